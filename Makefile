@@ -1,0 +1,87 @@
+# mica: one program, one library. `make help` lists the targets. No configure step: pkg-config names the libraries.
+VERSION := 0.1.0
+SOMINOR := 1
+CC ?= gcc
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+# What the sources use today is linked; a library enters with its first user.
+PKGS := jansson libpcre2-8 libcurl hwloc libxxhash libedit
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Werror
+OPT ?= -O2 -g
+SAN ?=
+# -ffp-contract=off: docs/ARITHMETIC.md rule 9; a fused multiply-add happens only where the source says fmaf.
+BASEFLAGS := -std=c17 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc \
+	-DMICA_VERSION='"$(VERSION)"' -D_GNU_SOURCE
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
+PKG_LIBS := $(shell pkg-config --libs $(PKGS))
+CFLAGS_ALL = $(BASEFLAGS) $(OPT) $(SAN) $(PKG_CFLAGS) $(CFLAGS)
+LIBS = $(PKG_LIBS) -lutf8proc -lm -ldl
+
+LIB_SRC := $(wildcard src/base/*.c src/gguf/*.c src/quant/*.c src/text/*.c src/kern/*.c src/dev/*.c src/store/*.c \
+	src/model/*.c src/run/*.c src/eval/*.c src/net/*.c src/serve/*.c src/*.c)
+CLI_SRC := $(wildcard src/cli/*.c)
+TEST_SRC := $(wildcard tests/*/t_*.c)
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
+CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
+TESTS := $(TEST_SRC:%.c=$(BUILD)/%)
+
+.PHONY: all check lint asan tsan fuzz install fmt size clean help
+all: $(BUILD)/mica $(BUILD)/libmica.so
+
+# Instruction sets: files named *_avx2.c and *_avx512.c get their own flags; the choice between them is made at run time.
+$(BUILD)/%_avx2.o: ISA := -mavx2 -mfma -mf16c -mbmi2
+$(BUILD)/%_avx512.o: ISA := -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) $(CFLAGS_ALL) $(ISA) -MMD -MP -c $< -o $@
+
+$(BUILD)/libmica.a: $(LIB_OBJ)
+	@rm -f $@
+	@$(AR) rcs $@ $^
+
+$(BUILD)/libmica.so.0.$(SOMINOR): $(LIB_OBJ)
+	@echo "  LD  $@"
+	@$(CC) -shared -Wl,-soname,libmica.so.0.$(SOMINOR) -Wl,--no-undefined $(SAN) -o $@ $^ $(LIBS) -pthread
+
+$(BUILD)/libmica.so: $(BUILD)/libmica.so.0.$(SOMINOR)
+	ln -sf $(notdir $<) $@
+
+# The program holds the library, so that it can be copied alone.
+$(BUILD)/mica: $(CLI_OBJ) $(BUILD)/libmica.a
+	@echo "  LD  $@"
+	@$(CC) $(SAN) -o $@ $(CLI_OBJ) $(BUILD)/libmica.a $(LIBS) -pthread
+
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libmica.a Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes -Itests -MMD -MP $< -o $@ $(BUILD)/libmica.a -lcmocka $(LIBS)
+
+tests: $(TESTS)
+.PHONY: tests
+
+check: all tests
+	tests/run_unit.sh $(BUILD)
+
+lint:
+	tests/lint/lint.sh
+
+asan:
+	$(MAKE) BUILD=build-asan OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" check
+
+tsan:
+	$(MAKE) BUILD=build-tsan OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=thread" check
+
+fmt:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+size:
+	@for r in include src/*; do [ -d $$r ] && printf '%-12s %6d\n' $$r $$(cat $$r/*.[ch] $$r/*.cuh 2>/dev/null | wc -l); done
+
+clean:
+	rm -rf build build-asan build-tsan build-fuzz
+
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d)

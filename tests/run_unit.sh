@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs every C test under BUILD/tests (optionally only those whose path holds a word) and adds up what cmocka counts.
+#   tests/run_unit.sh BUILD [WORD]
+# Last line: N passed, N failed, N skipped.
+set -u
+build=${1:-build} word=${2:-}
+passed=0 failed=0 skipped=0
+for t in $(find "$build/tests" -type f -name 't_*' -perm -u+x ! -name '*.d' | sort); do
+    case "$t" in *"$word"*) ;; *) continue ;; esac
+    log=$("$t" 2>&1)
+    rc=$?
+    p=$(grep -c '^\[       OK \]' <<<"$log")
+    s=$(grep -c '^\[  SKIPPED \] [a-z_0-9]*$' <<<"$log")
+    f=$(grep -cE '^\[  FAILED  \] [a-z_0-9]+$' <<<"$log")
+    # cmocka lists failures twice; a crash lists none.
+    if [ $rc -ne 0 ]; then
+        f=$((f > 1 ? f / 2 : 1))
+        printf '%s\n' "$log" | grep -vE '^\[( RUN|       OK)' | tail -60
+    else
+        f=0
+        grep '^skip:' <<<"$log"
+    fi
+    printf '%-40s %s passed, %s failed, %s skipped\n' "${t#"$build"/}" "$p" "$f" "$s"
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
