@@ -1,0 +1,125 @@
+/* The device seam: what a network asks of the machine it runs on, at the level a paper names things.
+ *
+ *     dev *d;  TRY(dev_open(&d, &cfg, err));
+ *     TRY(dev_norm(d, &(norm_args){...}, err));  TRY(dev_linear(d, &(linear_args){...}, err));  ...
+ *     TRY(dev_sync(d, err));                     // everything above is done, or this says what went wrong
+ *
+ * The caller never learns which device it is: src/model has no #if and no device name. Calls are enqueued in order; on the
+ * CPU they are done on return. Argument records are kern/args.h; each names shapes, and every device computes the same bits
+ * (docs/ARITHMETIC.md). Nothing allocates but dev_open, dev_alloc and dev_bind.
+ * Threads: worker only. Ownership: pointers from dev_alloc and dev_bind belong to the device until dev_release or close. */
+#ifndef MICA_DEV_H
+#define MICA_DEV_H
+
+#include "base/cpu.h"
+#include "base/status.h"
+#include "kern/args.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct dev dev;
+
+/* The bytes of one expert. Borrowed until the release. */
+typedef struct expert_lease {
+    const void *gate, *up, *down; // [n_ff, n_embd], [n_ff, n_embd], [n_embd, n_ff]
+    uint32_t layer, expert;
+} expert_lease;
+
+/* Where experts come from; src/store implements it. A successful acquire pins the bytes and is paid back by exactly one
+ * release, also on errors. will_need is advice for the experts of one call: it holds nothing and may do nothing. */
+typedef struct expert_source expert_source;
+struct expert_source {
+    mica_status (*acquire)(expert_source *s, uint32_t layer, uint32_t expert, expert_lease *out, mica_error *err);
+    void (*release)(expert_source *s, expert_lease *lease);
+    void (*will_need)(expert_source *s, uint32_t layer, const int32_t *experts, uint32_t n);
+};
+
+typedef enum dev_kind { DEV_REF, DEV_CPU } dev_kind;
+
+/* The largest call a device will see: scratch is taken for it once, in dev_open. */
+typedef struct dev_limits {
+    uint32_t n_row;         // rows of a batch
+    uint32_t n_col;         // inputs of any product
+    uint32_t n_out;         // outputs of any product
+    uint32_t n_head, d_head; // query heads; the larger of d_k and d_v
+    uint32_t n_expert, n_expert_used, n_embd, n_ff_expert; // 0 without experts
+} dev_limits;
+
+typedef struct dev_config {
+    dev_kind kind;
+    cpu_isa isa;            // cap for DEV_CPU; DEV_REF is always scalar
+    int n_thread;           // >= 1
+    dev_limits limits;
+    expert_source *experts; // borrowed, NULL without experts
+} dev_config;
+
+typedef struct dev_ops {
+    const char *name; // "ref", "cpu"
+    void (*close)(dev *d);
+    mica_status (*alloc)(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err); // zeroed
+    void (*release)(dev *d, void *p);
+    /* Makes host bytes (borrowed, living as long as the device) readable by kernels. The CPU gives them back as they are. */
+    mica_status (*bind)(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err);
+    mica_status (*upload)(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err);
+    mica_status (*download)(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err);
+    mica_status (*copy)(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err); // may not overlap
+    mica_status (*sync)(dev *d, mica_error *err); // MICA_E_DEVICE also when a value of the step was not finite
+
+    mica_status (*embed)(dev *d, const embed_args *a, mica_error *err);
+    mica_status (*norm)(dev *d, const norm_args *a, mica_error *err);
+    mica_status (*add_norm)(dev *d, const add_norm_args *a, mica_error *err);
+    mica_status (*linear)(dev *d, const linear_args *a, mica_error *err);
+    mica_status (*rope_table)(dev *d, const rope_table_args *a, mica_error *err);
+    mica_status (*rope_kv)(dev *d, const rope_kv_args *a, mica_error *err);
+    mica_status (*attn)(dev *d, const attn_args *a, mica_error *err);
+    mica_status (*glu)(dev *d, const glu_args *a, mica_error *err);
+    mica_status (*router)(dev *d, const router_args *a, mica_error *err);
+    mica_status (*experts)(dev *d, const experts_args *a, mica_error *err);
+    mica_status (*softcap)(dev *d, const softcap_args *a, mica_error *err);
+    mica_status (*scale)(dev *d, const scale_args *a, mica_error *err);
+} dev_ops;
+
+struct dev {
+    const dev_ops *ops; // set once by dev_open, never NULL
+    char what[200];     // for people: processor, instruction set, threads
+};
+
+mica_status dev_open(dev **out, const dev_config *cfg, mica_error *err);
+void dev_close(dev *d); // accepts NULL
+
+#define DEV_CALL(op)                                                                                                   \
+    static inline mica_status dev_##op(dev *d, const op##_args *a, mica_error *err) { return d->ops->op(d, a, err); }
+DEV_CALL(embed)
+DEV_CALL(norm)
+DEV_CALL(add_norm)
+DEV_CALL(linear)
+DEV_CALL(rope_table)
+DEV_CALL(rope_kv)
+DEV_CALL(attn)
+DEV_CALL(glu)
+DEV_CALL(router)
+DEV_CALL(experts)
+DEV_CALL(softcap)
+DEV_CALL(scale)
+#undef DEV_CALL
+
+static inline mica_status dev_alloc(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err) {
+    return d->ops->alloc(d, out, n_bytes, what, err);
+}
+static inline void dev_release(dev *d, void *p) { d->ops->release(d, p); }
+static inline mica_status dev_bind(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err) {
+    return d->ops->bind(d, out, host, n_bytes, err);
+}
+static inline mica_status dev_upload(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err) {
+    return d->ops->upload(d, dst, host, n_bytes, err);
+}
+static inline mica_status dev_download(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err) {
+    return d->ops->download(d, host, src, n_bytes, err);
+}
+static inline mica_status dev_copy(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err) {
+    return d->ops->copy(d, dst, src, n_bytes, err);
+}
+static inline mica_status dev_sync(dev *d, mica_error *err) { return d->ops->sync(d, err); }
+
+#endif

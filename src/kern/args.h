@@ -1,0 +1,187 @@
+/* Argument records of the device seam, shared by host C and device source. Destination first; every pointer says its
+ * shape, slowest axis first. "Device pointer" means memory of the device that runs the call (plain memory on the CPU):
+ * host code passes it on and never looks inside, except on the CPU.
+ *
+ * A batch is n_row rows of (sequence, position, token, role). Rows of the prompt role come first: rows [0, n_prompt) use
+ * the prompt order of docs/ARITHMETIC.md, rows [n_prompt, n_row) the token order. Only products with weights differ. */
+#ifndef MICA_KERN_ARGS_H
+#define MICA_KERN_ARGS_H
+
+#include "quant/act.h"
+
+enum { KV_PAGE = 256 }; // positions in a page: a page is one block of rule 6
+
+/* One row of a batch. */
+typedef struct row_info {
+    int32_t tok; // token id
+    int32_t seq; // sequence slot
+    int32_t pos; // absolute position in the sequence
+    int32_t out; // index of this row's logits, or -1
+} row_info;
+
+/* A matrix with its optional companions. */
+typedef struct weight_ref {
+    const void *w;         // [n_row, n_col] of `type`, or NULL when the file has none
+    const float *bias;     // [n_row] or NULL
+    const float *scale;    // [1] multiplies the product ([n_expert] for a stack), or NULL
+    uint32_t type;         // gguf_type
+    uint32_t n_row, n_col; // outputs, inputs (of one expert for a stack)
+} weight_ref;
+
+/* x[r] = decode(table[tok of row r]) * scale */
+typedef struct embed_args {
+    float *x;             // [n_row, table.n_col] f32, overwritten
+    weight_ref table;     // [n_vocab, n_embd]
+    const row_info *rows; // [n_row]
+    uint32_t n_row;
+    float scale;
+} embed_args;
+
+/* y = RMS(x) * w for every group of n_col values (rule 8), then quantised when want_q. */
+typedef struct norm_args {
+    quant_act y;           // rows of n_col; y.x overwritten, the int8 form too when want_q
+    const float *x;        // [.., ld_x] f32
+    const float *w;        // [n_col], or NULL: no weight
+    const int32_t *row_of; // [n_row] which row of x feeds row r, or NULL: row r
+    uint32_t ld_x, n_row, n_col;
+    float eps;
+    uint32_t want_q;
+} norm_args;
+
+/* x += RMS(y) * w : the residual add of families that norm a sub-layer's output. */
+typedef struct add_norm_args {
+    float *x;       // [n_row, n_col] f32, added to
+    const float *y; // [n_row, n_col] f32
+    const float *w; // [n_col]
+    uint32_t n_row, n_col;
+    float eps;
+} add_norm_args;
+
+typedef struct linear_out {
+    float *y;     // [n_row, ld_y] f32
+    weight_ref w; // w.n_col = columns of the input
+    uint32_t ld_y;
+    uint32_t add; // 0: y = W a ; 1: y += W a
+} linear_out;
+
+enum { LINEAR_OUT_MAX = 6 };
+
+/* Several products that share one input: y_k = W_k a (* scale) (+ bias), added to y_k when `add`. */
+typedef struct linear_args {
+    linear_out out[LINEAR_OUT_MAX];
+    quant_act a; // [n_row, n_col], int8 form filled when any weight is quantised
+    uint32_t n_out, n_row, n_prompt;
+} linear_args;
+
+/* cos and sin of pos * inv_freq (rule 9), once a step for each kind of rope. */
+typedef struct rope_table_args {
+    float *cs;              // [n_row, n_pair, 2] f32: cos, sin
+    const double *inv_freq; // [n_pair], from model/rope.c
+    const row_info *rows;
+    uint32_t n_row, n_pair;
+    float mscale;           // multiplies both (YaRN), else 1
+} rope_table_args;
+
+typedef enum kv_type { KV_F16, KV_F32, KV_I8 } kv_type;
+
+/* A layer's cache: pages of KV_PAGE positions, shared by all sequences through the page table. */
+typedef struct kv_layer {
+    void *k;        // [n_page, n_head_kv, KV_PAGE, d_k] of `type`
+    void *v;        // [n_page, n_head_kv, KV_PAGE, d_v]
+    float *k_scale; // [n_page, n_head_kv, KV_PAGE], KV_I8 only
+    float *v_scale;
+    kv_type type;
+} kv_layer;
+
+/* The page of position p of sequence s: table[s * n_slot + (p / KV_PAGE) % n_slot]. A ring when n_slot is small. */
+typedef struct kv_pages {
+    const int32_t *table; // [n_seq, n_slot]
+    uint32_t n_slot;
+} kv_pages;
+
+typedef enum rope_kind {
+    ROPE_NORM, // pairs (2i, 2i + 1)
+    ROPE_NEOX  // pairs (i, i + n_rot / 2)
+} rope_kind;
+
+/* Per head: optional RMS norm of q, k (and weightless of v), rope on q and k, then k and v go to the cache. */
+typedef struct rope_kv_args {
+    float *q;            // [n_row, ld_q] f32, in place; head h begins at h * head_ld_q
+    float *k, *v;        // [n_row, ld_kv] f32, used as scratch; k NULL: queries only (the layer reads another's cache)
+    kv_layer kv;
+    kv_pages pages;
+    const row_info *rows;
+    const float *q_norm; // [d_k] or NULL
+    const float *k_norm; // [d_k] or NULL
+    const float *cs;     // [n_row, n_rot / 2, 2], rope_table_args
+    uint32_t ld_q, head_ld_q, ld_kv;
+    uint32_t n_row, n_head, n_head_kv, d_k, d_v, n_rot;
+    rope_kind rope;
+    uint32_t v_norm;     // 1: v = RMS(v) without weight
+    float eps;
+} rope_kv_args;
+
+/* o = softmax(scale q k + mask) v over the visible positions of each row's own sequence (rule 6). */
+typedef struct attn_args {
+    quant_act o;       // [n_row, n_head * d_v], quantised when want_q
+    const float *q;    // [n_row, ld_q] f32; head h at h * head_ld_q
+    const float *gate; // laid out as q: o *= sigmoid(gate), or NULL
+    kv_layer kv;
+    kv_pages pages;
+    const row_info *rows;
+    const int32_t *sel; // [n_row, ld_sel]: a count, then that many positions, ascending; NULL or count < 0: all visible
+    uint32_t ld_q, head_ld_q, ld_sel;
+    uint32_t n_row, n_head, n_head_kv, d_k, d_v;
+    uint32_t window;    // visible: pos - window < p <= pos; 0: no window
+    float scale;
+    uint32_t want_q;
+} attn_args;
+
+typedef enum glu_kind { GLU_SILU, GLU_GELU } glu_kind;
+
+/* h = act(gate) * up */
+typedef struct glu_args {
+    quant_act h;            // [n_row, n_col]
+    const float *gate, *up; // [n_row, ld]
+    uint32_t ld, n_row, n_col;
+    glu_kind kind;
+    uint32_t want_q;
+} glu_args;
+
+/* Top-k experts by logit (rule 10) and their softmax weights among the chosen, in falling order of logit. */
+typedef struct router_args {
+    int32_t *ids;        // [n_row, n_used]
+    float *weights;      // [n_row, n_used]
+    const float *logits; // [n_row, n_expert]
+    uint32_t n_row, n_expert, n_used;
+    float scale;         // multiplies the weights; 0 or 1: not
+} router_args;
+
+/* y = sum over the chosen experts, in router order, of weight * down(act(gate a) * up a). */
+typedef struct experts_args {
+    float *y;                  // [n_row, n_embd] f32, overwritten, or added to when `add`
+    quant_act a;               // [n_row, n_embd]
+    const int32_t *ids;        // [n_row, n_used]
+    const float *weights;      // [n_row, n_used]
+    weight_ref gate, up, down; // types, shapes, scales of one expert; w is NULL: the bytes come through a lease
+    uint32_t layer;            // of the expert source
+    uint32_t n_row, n_prompt, n_expert, n_used;
+    glu_kind kind;
+    uint32_t add;
+} experts_args;
+
+/* y = cap * tanh(y / cap), in place. */
+typedef struct softcap_args {
+    float *y; // [n]
+    uint64_t n;
+    float cap;
+} softcap_args;
+
+/* x *= s[0] */
+typedef struct scale_args {
+    float *x;       // [n]
+    const float *s; // [1]
+    uint64_t n;
+} scale_args;
+
+#endif
