@@ -60,7 +60,14 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libmica.a Makefile
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes -Itests -MMD -MP $< -o $@ $(BUILD)/libmica.a -lcmocka $(LIBS)
 
-tests: $(TESTS)
+# Shared objects through which Python tests call the library (ctypes).
+SHIMS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/*/*_shim.c))
+$(BUILD)/tests/%.so: tests/%.c $(BUILD)/libmica.a Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) $(CFLAGS_ALL) -shared -MMD -MP $< -o $@ $(BUILD)/libmica.a $(LIBS) -pthread
+
+tests: $(TESTS) $(SHIMS)
 .PHONY: tests
 
 check: all tests
@@ -84,4 +91,4 @@ size:
 clean:
 	rm -rf build build-asan build-tsan build-fuzz
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d)

@@ -1,0 +1,28 @@
+/* The choice between the tables of products, their counters, and the scratch they share. */
+#include "quant/quant_int.h"
+
+#include <stdatomic.h>
+
+static _Atomic uint64_t g_calls[CPU_ISA_N][2][GGUF_TYPE_N];
+
+const quant_ops *quant_ops_get(cpu_isa isa) {
+#if QUANT_HAVE_AVX512
+    if (isa == CPU_AVX512) return &quant_ops_avx512;
+#endif
+#if QUANT_HAVE_AVX2
+    if (isa >= CPU_AVX2) return &quant_ops_avx2;
+#endif
+    (void)isa;
+    return &quant_ops_scalar;
+}
+
+/* A panel of 64 rows unpacked: a byte a weight, and a scale and a minimum for 16. */
+size_t quant_prompt_scratch_bytes(uint32_t n_col) { return (size_t)(n_col / 256 + 1) * 256 * 64 * 3 / 2; }
+
+void quant_calls_add(cpu_isa isa, bool prompt, gguf_type type) {
+    atomic_fetch_add_explicit(&g_calls[isa][prompt][type], 1, memory_order_relaxed);
+}
+
+uint64_t quant_calls(cpu_isa isa, bool prompt, gguf_type type) {
+    return atomic_load_explicit(&g_calls[isa][prompt][type], memory_order_relaxed);
+}
