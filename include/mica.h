@@ -65,6 +65,7 @@ typedef struct mica_load_options {
     mica_kv_type kv;
     uint64_t ram_bytes;      // cap on memory; 0: what the machine has free
     bool exact;              // prompt role without float matrix units (the CPU never uses them)
+    bool text_only;          // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)
     mica_cancel_flag *cancel; // borrowed for the load, NULL: none
     mica_progress_fn *progress;
     void *progress_user;
