@@ -27,7 +27,7 @@ LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SRC:%.c=$(BUILD)/%)
 
-.PHONY: all check lint asan tsan fuzz install fmt size clean help
+.PHONY: all check lint asan tsan fuzz install fmt fmt-check size clean help
 all: $(BUILD)/mica $(BUILD)/libmica.so
 
 # Instruction sets: files named *_avx2.c and *_avx512.c get their own flags; the choice between them is made at run time.
@@ -74,7 +74,8 @@ check: all tests
 	tests/run_unit.sh $(BUILD)
 
 lint:
-	tests/lint/lint.sh
+	@python3 tests/lint/lint_test.py
+	@python3 tests/lint/lint.py
 
 asan:
 	$(MAKE) BUILD=build-asan OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" check
@@ -84,6 +85,9 @@ tsan:
 
 fmt:
 	clang-format -i $$(git ls-files '*.c' '*.h')
+
+fmt-check:
+	@clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 
 size:
 	@for r in include src/*; do [ -d $$r ] && printf '%-12s %6d\n' $$r $$(cat $$r/*.[ch] $$r/*.cuh 2>/dev/null | wc -l); done

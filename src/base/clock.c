@@ -1,3 +1,4 @@
+/* Monotonic time: the one clock that measurements and time limits use. */
 #include "base/clock.h"
 
 #include <time.h>
