@@ -33,7 +33,7 @@ typedef struct reader {
 
 enum {
     HEADER_BYTES = 24,
-    KV_BYTES_MIN = 14,
+    KV_BYTES_MIN = 13,
     TENSOR_BYTES_MIN = 33,
     ALIGN_MIN = 8,
     ALIGN_MAX = 65536,
