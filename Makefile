@@ -83,6 +83,24 @@ asan:
 tsan:
 	$(MAKE) BUILD=build-tsan OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=thread" check
 
+# Fuzzing: every tests/fuzz/fuzz_*.c, with clang's libFuzzer, in a build of its own (tests/fuzz/run.sh says what may
+# stand beside a target). FUZZ_SECONDS is for all of them together.
+FUZZ_SECONDS ?= 60
+FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c tests/fuzz/seed_*.c))
+FUZZ_LINK = -fsanitize=$(if $(findstring /fuzz_,$@),fuzzer,fuzzer-no-link)
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/libmica.a Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) $(CFLAGS_ALL) -Itests -Itests/gguf -MMD -MP $< -o $@ $(FUZZ_LINK) $(BUILD)/libmica.a $(LIBS)
+
+.PHONY: fuzzers
+fuzzers: $(FUZZERS)
+
+fuzz:
+	$(MAKE) CC=clang BUILD=build-fuzz OPT="-O1 -g -fno-omit-frame-pointer" \
+		SAN="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" fuzzers
+	tests/fuzz/run.sh build-fuzz $(FUZZ_SECONDS)
+
 fmt:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
@@ -95,4 +113,4 @@ size:
 clean:
 	rm -rf build build-asan build-tsan build-fuzz
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(FUZZERS:=.d)

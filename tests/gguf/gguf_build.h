@@ -7,6 +7,7 @@
 #include "gguf/gguf.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
 static inline void put_u8(strbuf *b, uint8_t x) {
     strbuf_put(b, &x, 1);
