@@ -7,6 +7,8 @@
 
 #include "gguf/gguf.h"
 
+enum { GGUF_HEADER_BYTES = 24, GGUF_ALIGN_MIN = 8, GGUF_ALIGN_MAX = 65536, GGUF_ALIGN_DEFAULT = 32 };
+
 /* Our own limits, far above any real file (the largest seen: 48,000 tensors, 400 keys, 0.8 M strings), so
  * that a hostile file costs little memory before it is refused. Beyond them: MICA_E_UNSUPPORTED. */
 enum {

@@ -31,14 +31,7 @@ typedef struct reader {
     mica_error *err;
 } reader;
 
-enum {
-    HEADER_BYTES = 24,
-    KV_BYTES_MIN = 13,
-    TENSOR_BYTES_MIN = 33,
-    ALIGN_MIN = 8,
-    ALIGN_MAX = 65536,
-    ALIGN_DEFAULT = 32
-};
+enum { KV_BYTES_MIN = 13, TENSOR_BYTES_MIN = 33 };
 
 static void MICA_PRINTF(3, 0) say_at(reader *r, mica_status st, const char *fmt, va_list ap) {
     char what[300], item[GGUF_QUOTE_BYTES + 60] = "header", quoted[GGUF_QUOTE_BYTES];
@@ -280,11 +273,11 @@ static mica_status kv_u64(reader *r, const kv_set *kv, const char *key, uint64_t
 }
 
 static mica_status read_alignment(reader r, const kv_set *kv, uint64_t *out) {
-    *out = ALIGN_DEFAULT;
+    *out = GGUF_ALIGN_DEFAULT;
     TRY(kv_u64(&r, kv, "general.alignment", out));
-    if (*out < ALIGN_MIN || *out > ALIGN_MAX || (*out & (*out - 1)))
-        return bad(&r, "alignment %" PRIu64 " must be a power of two from %d to %d", *out, ALIGN_MIN,
-                   ALIGN_MAX);
+    if (*out < GGUF_ALIGN_MIN || *out > GGUF_ALIGN_MAX || (*out & (*out - 1)))
+        return bad(&r, "alignment %" PRIu64 " must be a power of two from %d to %d", *out, GGUF_ALIGN_MIN,
+                   GGUF_ALIGN_MAX);
     return MICA_OK;
 }
 

@@ -1,3 +1,4 @@
+/* The table behind type.h. */
 #include "gguf/type.h"
 
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* The tensor types a GGUF file may hold: id (as stored in the file), name, block length and bytes.
- * Ids that are missing here were removed from the format or belong to one engine alone; gguf_type_get refuses them. */
+ * Ids that are missing here were removed from the format or belong to one engine alone; gguf_type_get refuses
+ * them. */
 #ifndef MICA_GGUF_TYPE_H
 #define MICA_GGUF_TYPE_H
 
@@ -53,9 +54,9 @@ typedef enum gguf_type_class {
 } gguf_type_class;
 
 typedef struct gguf_type_info {
-    const char *name;   // as in llama.cpp's tools, lower case: "q4_k"
-    uint16_t block;     // weights in one block
-    uint16_t bytes;     // bytes of one block
+    const char *name; // as in llama.cpp's tools, lower case: "q4_k"
+    uint16_t block;   // weights in one block
+    uint16_t bytes;   // bytes of one block
     gguf_type_class cls;
 } gguf_type_info;
 
@@ -64,5 +65,7 @@ const gguf_type_info *gguf_type_get(uint32_t id);
 bool gguf_type_parse(gguf_type *out, const char *name); // "q4_k", "Q4_K"; false when unknown
 
 /* Bytes of a row of n_col weights; n_col must be a multiple of the block. */
-static inline uint64_t gguf_row_bytes(const gguf_type_info *t, uint64_t n_col) { return n_col / t->block * t->bytes; }
+static inline uint64_t gguf_row_bytes(const gguf_type_info *t, uint64_t n_col) {
+    return n_col / t->block * t->bytes;
+}
 #endif

@@ -84,10 +84,15 @@ static void test_what_is_no_file(void **state) {
 
 /* ---- shards ---- */
 
-static void write_shard(const temp_dir *d, const char *name, int no, int count, int total, const char *prefix,
-                        int n) {
+typedef struct shard_spec {
+    int no, count, total; // as the shard's keys say
+    const char *prefix;   // of its tensors' names
+    int n;                // tensors
+} shard_spec;
+
+static void write_shard(const temp_dir *d, const char *name, shard_spec s) {
     strbuf b = {0};
-    put_shard(&b, (uint16_t)no, (uint16_t)count, (uint32_t)total, prefix, (uint32_t)n);
+    put_shard(&b, (uint16_t)s.no, (uint16_t)s.count, (uint32_t)s.total, s.prefix, (uint32_t)s.n);
     temp_dir_write(d, name, b.p, b.n);
     strbuf_fini(&b);
 }
@@ -98,9 +103,9 @@ static void write_shard(const temp_dir *d, const char *name, int no, int count, 
 
 /* Three shards, the first of them empty; the tensors of block 0 lie in the second and third. */
 static void write_three(const temp_dir *d) {
-    write_shard(d, S1, 0, 3, 5, "none", 0);
-    write_shard(d, S2, 1, 3, 5, "blk.0.a", 2);
-    write_shard(d, S3, 2, 3, 5, "blk.0.b", 3);
+    write_shard(d, S1, (shard_spec){0, 3, 5, "none", 0});
+    write_shard(d, S2, (shard_spec){1, 3, 5, "blk.0.a", 2});
+    write_shard(d, S3, (shard_spec){2, 3, 5, "blk.0.b", 3});
 }
 
 static void test_any_shard_opens_all(void **state) {
@@ -150,19 +155,19 @@ static void test_shards_that_do_not_fit_together(void **state) {
     CHECK(strstr(err.text, S3 ": shard 3 of 3 is missing"));
     CHECK(gguf_open(&g, second, &err) == MICA_E_IO && strstr(err.text, S3 ": shard 3 of 3 is missing"));
 
-    write_shard(&d, S3, 2, 4, 5, "blk.0.b", 3); // another count
+    write_shard(&d, S3, (shard_spec){2, 4, 5, "blk.0.b", 3}); // another count
     CHECK(gguf_open(&g, first, &err) == MICA_E_FORMAT);
     CHECK(strstr(err.text, S3 ": is shard 3 of 4, expected 3 of 3"));
-    write_shard(&d, S3, 1, 3, 5, "blk.0.b", 3); // the second shard again
+    write_shard(&d, S3, (shard_spec){1, 3, 5, "blk.0.b", 3}); // the second shard again
     CHECK(gguf_open(&g, first, &err) == MICA_E_FORMAT &&
           strstr(err.text, "is shard 2 of 3, expected 3 of 3"));
     write_small(&d, S3); // not a shard at all
     CHECK(gguf_open(&g, first, &err) == MICA_E_FORMAT &&
           strstr(err.text, "is shard 1 of 1, expected 3 of 3"));
-    write_shard(&d, S3, 2, 3, 5, "blk.0.b", 2); // a tensor less than promised
+    write_shard(&d, S3, (shard_spec){2, 3, 5, "blk.0.b", 2}); // a tensor less than promised
     CHECK(gguf_open(&g, second, &err) == MICA_E_FORMAT);
     CHECK(strstr(err.text, "split.tensors.count is 5, the 3 shards hold 4 tensors"));
-    write_shard(&d, S3, 2, 3, 5, "blk.0.a", 3); // names of the second
+    write_shard(&d, S3, (shard_spec){2, 3, 5, "blk.0.a", 3}); // names of the second
     CHECK(gguf_open(&g, first, &err) == MICA_E_FORMAT);
     CHECK(strstr(err.text, "'blk.0.a.0': the name stands twice, first as tensor 0"));
 
@@ -181,7 +186,7 @@ static void test_a_count_of_0_or_1_is_one_file(void **state) {
     temp_dir_make(&d);
     for (int count = 0; count <= 1; count++) { // merged files keep the keys with a count of 0
         gguf_file *g;
-        write_shard(&d, "merged.gguf", 0, count, 2, "t", 2);
+        write_shard(&d, "merged.gguf", (shard_spec){0, count, 2, "t", 2});
         CHECK_OK(gguf_open(&g, temp_dir_at(&d, "merged.gguf"), &err));
         CHECK(gguf_shard_count(g) == 1 && gguf_tensor_count(g) == 2);
         gguf_close(g);
