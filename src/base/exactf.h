@@ -1,15 +1,17 @@
 /* Elementary functions that give the same bits everywhere: scalar C, vector units and device source.
  *
- * Only + - * / fused multiply-add, comparisons with selects, and integer operations on the bit pattern, in one fixed order
- * (docs/ARITHMETIC.md rule 9); no tables, no branches that change an operation, no math library. A vector version is the
- * same lines with wider types. Needs round-to-nearest, no flush to zero and no contraction of a * b + c.
+ * Only + - * / fused multiply-add, comparisons with selects, and integer operations on the bit pattern, in
+ * one fixed order (docs/ARITHMETIC.md rule 9); no tables, no branches that change an operation, no math
+ * library. A vector version is the same lines with wider types. Needs round-to-nearest, no flush to zero and
+ * no contraction of a * b + c.
  *
- * Largest error over all floats, in units of the last place of the result, denormal results included (t_exactf.c measures
- * and holds these):
- *     exp 1.0   log 1.0   sigmoid 1.0   silu 1.6   gelu 1.6   tanh 1.5   softplus 2.0
- * A NaN gives a NaN (which one is not said). Infinities give the limits. Results below the smallest denormal are 0.
+ * Largest error over all floats, in units of the last place of the result, denormal results included
+ * (t_exactf.c measures and holds these): exp 1.0   log 1.0   sigmoid 1.0   silu 1.6   gelu 1.6   tanh 1.5
+ * softplus 2.0 A NaN gives a NaN (which one is not said). Infinities give the limits. Results below the
+ * smallest denormal are 0.
  *
- * Device source defines DEV, bits_f32, f32_bits, bits_f64, f64_bits and MICA_DEVICE_SOURCE before including this. */
+ * Device source defines DEV, bits_f32, f32_bits, bits_f64, f64_bits and MICA_DEVICE_SOURCE before including
+ * this. */
 #ifndef MICA_BASE_EXACTF_H
 #define MICA_BASE_EXACTF_H
 
@@ -20,10 +22,11 @@
 #endif
 #endif
 
-/* ---- f32 ----------------------------------------------------------------------------------------------------------- */
+/* ---- f32 ---- */
 
-/* e^(x + xlo) = (p + plo) * s1 * s2 with p in about 0.70 to 1.42, plo what p lost in its last rounding, and s1, s2 powers
- * of two whose product may leave f32's range. x outside -110..89 counts as that end. xlo is far below x. */
+/* e^(x + xlo) = (p + plo) * s1 * s2 with p in about 0.70 to 1.42, plo what p lost in its last rounding, and
+ * s1, s2 powers of two whose product may leave f32's range. x outside -110..89 counts as that end. xlo is far
+ * below x. */
 typedef struct exactf_parts {
     float p, plo, s1, s2;
 } exactf_parts;
@@ -98,8 +101,8 @@ DEV float exactf_log(float x) {
 DEV float exactf_gate(float x, float v, float vlo) {
     float neg = v < 0 ? 1.0f : 0.0f;
     exactf_parts e = exactf_exp_parts(neg > 0 ? v : -v, neg > 0 ? vlo : -vlo);
-    // 1 / (1 + e^-v) for v >= 0, e^v / (1 + e^v) below, both as num / (den + denlo); the powers of two of the latter's
-    // numerator come last, so that no denormal is multiplied up again.
+    // 1 / (1 + e^-v) for v >= 0, e^v / (1 + e^v) below, both as num / (den + denlo); the powers of two of the
+    // latter's numerator come last, so that no denormal is multiplied up again.
     float num = neg > 0 ? e.p : 1.0f, numlo = neg > 0 ? e.plo : 0.0f;
     float s1 = neg > 0 ? e.s1 : 1.0f, s2 = neg > 0 ? e.s2 : 1.0f;
     float ex = e.p * e.s1 * e.s2;
@@ -114,7 +117,9 @@ DEV float exactf_gate(float x, float v, float vlo) {
 }
 
 /* 1 / (1 + e^-x) */
-DEV float exactf_sigmoid(float x) { return exactf_gate(1.0f, x, 0.0f); }
+DEV float exactf_sigmoid(float x) {
+    return exactf_gate(1.0f, x, 0.0f);
+}
 
 /* x / (1 + e^-x); also called swish. */
 DEV float exactf_silu(float x) {
@@ -122,7 +127,8 @@ DEV float exactf_silu(float x) {
     return exactf_gate(x, x, 0.0f);
 }
 
-/* The tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) = x sigmoid(x (c1 + c2 x^2)), the argument in two floats. */
+/* The tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) = x sigmoid(x (c1 + c2 x^2)), the argument in
+ * two floats. */
 DEV float exactf_gelu(float x) {
     x = x < -11.0f ? -11.0f : x;
     float y = x > 11.0f ? 11.0f : x;
@@ -164,7 +170,7 @@ DEV float exactf_softplus(float x) {
     return (x > 0 ? x : 0.0f) + exactf_log1p_core(e.p * e.s1 * e.s2, 0.0f);
 }
 
-/* ---- f64, for tables made once (rope): on the host and on devices ----------------------------------------------------- */
+/* ---- f64, for tables made once (rope): on the host and on devices ---- */
 
 /* e^x, at most 1 ulp. Above 709.79 infinity, below -745.14 zero. Taylor coefficients 1 / k!, rounded. */
 DEV double exactd_exp(double x) {
@@ -216,15 +222,17 @@ DEV double exactd_log(double x) {
 }
 
 /* b^y = e^(y log b) for a normal b > 0. The relative error grows with |y log b| (about 2^-53 times it). */
-DEV double exactd_pow(double b, double y) { return exactd_exp(y * exactd_log(b)); }
+DEV double exactd_pow(double b, double y) {
+    return exactd_exp(y * exactd_log(b));
+}
 
 typedef struct exactd_sc {
     double sin, cos;
 } exactd_sc;
 
-/* Sine and cosine of |x| <= 1e7 rad, each within 2^-53 of the true value plus half a unit of the last place. The angle is
- * reduced by multiples of pi/2 kept as 30 + 29 + 53 bits: a multiple below 2^23 times either of the first two is exact.
- * Taylor coefficients 1 / k!, rounded. */
+/* Sine and cosine of |x| <= 1e7 rad, each within 2^-53 of the true value plus half a unit of the last place.
+ * The angle is reduced by multiples of pi/2 kept as 30 + 29 + 53 bits: a multiple below 2^23 times either of
+ * the first two is exact. Taylor coefficients 1 / k!, rounded. */
 DEV exactd_sc exactd_sincos(double x) {
     double t = __builtin_fma(x, 0x1.45f306dc9c883p-1, 0x1.8p+52);
     double n = t - 0x1.8p+52;

@@ -1,6 +1,7 @@
-/* Simple quantisers for synthetic files and tests: the scale of a group from its extremes, then every weight to the nearest
- * step. No search and no importance, so a real model is better quantised elsewhere. Scales are rounded to the form the file
- * keeps before weights are divided by them. Magnitudes are expected below f16's range; a NaN becomes the lowest step. */
+/* Simple quantisers for synthetic files and tests: the scale of a group from its extremes, then every weight
+ * to the nearest step. No search and no importance, so a real model is better quantised elsewhere. Scales are
+ * rounded to the form the file keeps before weights are divided by them. Magnitudes are expected below f16's
+ * range; a NaN becomes the lowest step. */
 #include "base/half.h"
 #include "quant/codebook.h"
 #include "quant/quant.h"
@@ -13,7 +14,9 @@ static int round_clip(float x, int lo, int hi) {
     return r > (float)lo ? r < (float)hi ? (int)r : hi : lo;
 }
 
-static float inverse(float d) { return d != 0 ? 1.0f / d : 0; }
+static float inverse(float d) {
+    return d != 0 ? 1.0f / d : 0;
+}
 
 /* The value of largest magnitude, with its sign. */
 static float extreme(const float *x, int n) {
@@ -51,11 +54,15 @@ static int nearest(const int8_t *value, float x) {
     return best;
 }
 
-/* ---- floats and blocks of 32 ------------------------------------------------------------------------------------ */
+/* ---- floats and blocks of 32 ---- */
 
-static void encode_f32(uint8_t *dst, const float *x) { memcpy(dst, x, sizeof *x); }
+static void encode_f32(uint8_t *dst, const float *x) {
+    memcpy(dst, x, sizeof *x);
+}
 
-static void encode_f16(uint8_t *dst, const float *x) { put_f16(dst, *x); }
+static void encode_f16(uint8_t *dst, const float *x) {
+    put_f16(dst, *x);
+}
 
 static void encode_bf16(uint8_t *dst, const float *x) {
     uint16_t h = f32_to_bf16(*x);
@@ -134,75 +141,78 @@ static void encode_mxfp4(uint8_t *dst, const float *x) {
     put_nibbles(dst + 1, q);
 }
 
-/* ---- blocks of 256 ------------------------------------------------------------------------------------------------- */
+/* ---- blocks of 256 ---- */
 
-/* Scales and minima of n groups of 256 / n weights for steps 0 .. top; a group's values are scale * q - min, min >= 0.
- * Both are rounded to n_bit bits times an f16 of the block. On return scale and min are what the file says. */
-static void super_ranged(float *scale, float *min, int *sc, int *mn, uint8_t *d_at, const float *x, int n, int top,
-                         int n_bit) {
+/* Up to 16 groups of a block: scale and minimum as the file says them, and as the whole numbers it keeps. */
+typedef struct groups {
+    float scale[16], min[16];
+    int sc[16], mn[16];
+} groups;
+
+/* n groups of 256 / n weights for steps 0 .. top: values are scale * q - min with min >= 0, both kept as
+ * n_bit bits times an f16 (d at d_at, the minima's after it). */
+static void groups_ranged(groups *g, uint8_t *d_at, const float *x, int n, int top, int n_bit) {
     float max_scale = 0, max_min = 0;
     int last = (1 << n_bit) - 1;
     for (int i = 0; i < n; i++) {
         float lo, hi;
         range(&lo, &hi, x + i * (256 / n), 256 / n);
         lo = lo < 0 ? lo : 0;
-        scale[i] = (hi > lo ? hi - lo : 0) / (float)top;
-        min[i] = -lo;
-        max_scale = fmaxf(max_scale, scale[i]);
-        max_min = fmaxf(max_min, min[i]);
+        g->scale[i] = (hi > lo ? hi - lo : 0) / (float)top;
+        g->min[i] = -lo;
+        max_scale = fmaxf(max_scale, g->scale[i]);
+        max_min = fmaxf(max_min, g->min[i]);
     }
     float d = put_f16(d_at, max_scale / (float)last), m = put_f16(d_at + 2, max_min / (float)last);
     for (int i = 0; i < n; i++) {
-        sc[i] = round_clip(scale[i] * inverse(d), 0, last);
-        mn[i] = round_clip(min[i] * inverse(m), 0, last);
-        scale[i] = d * (float)sc[i];
-        min[i] = m * (float)mn[i];
+        g->sc[i] = round_clip(g->scale[i] * inverse(d), 0, last);
+        g->mn[i] = round_clip(g->min[i] * inverse(m), 0, last);
+        g->scale[i] = d * (float)g->sc[i];
+        g->min[i] = m * (float)g->mn[i];
     }
 }
 
-/* Scales of n groups for signed steps of n_bit bits (the extreme becomes the most negative one), kept as whole numbers
- * -last .. last times an f16. */
-static void super_signed(float *scale, int *sc, uint8_t *d_at, const float *x, int n, int half, int last) {
+/* n groups for steps -half and up (the extreme becomes -half): scales kept as -last .. last times an f16. */
+static void groups_signed(groups *g, uint8_t *d_at, const float *x, int n, int half, int last) {
     float max_scale = 0;
     for (int i = 0; i < n; i++) {
-        scale[i] = extreme(x + i * (256 / n), 256 / n) / (float)-half;
-        max_scale = fmaxf(max_scale, fabsf(scale[i]));
+        g->scale[i] = extreme(x + i * (256 / n), 256 / n) / (float)-half;
+        max_scale = fmaxf(max_scale, fabsf(g->scale[i]));
     }
     float d = put_f16(d_at, max_scale / (float)last);
     for (int i = 0; i < n; i++) {
-        sc[i] = round_clip(scale[i] * inverse(d), -last, last);
-        scale[i] = d * (float)sc[i];
+        g->sc[i] = round_clip(g->scale[i] * inverse(d), -last, last);
+        g->scale[i] = d * (float)g->sc[i];
     }
 }
 
-/* Bit planes shared by Q2_K, Q3_K and the high bits of Q6_K: weight e has two bits in byte 32 (e / 128) + e % 32. */
+/* Bit planes shared by Q2_K, Q3_K and the high bits of Q6_K: weight e has two bits in byte 32 (e / 128) + e
+ * % 32. */
 static void put_plane2(uint8_t *qs, int e, int two_bits) {
     qs[32 * (e / 128) + e % 32] |= (uint8_t)((two_bits & 3) << 2 * (e / 32 % 4));
 }
 
 static void encode_q2_k(uint8_t *dst, const float *x) {
-    float scale[16], min[16];
-    int sc[16], mn[16];
+    groups g;
     memset(dst, 0, 84);
-    super_ranged(scale, min, sc, mn, dst + 80, x, 16, 3, 4);
-    for (int i = 0; i < 16; i++) dst[i] = (uint8_t)(sc[i] | mn[i] << 4);
+    groups_ranged(&g, dst + 80, x, 16, 3, 4);
+    for (int i = 0; i < 16; i++) dst[i] = (uint8_t)(g.sc[i] | g.mn[i] << 4);
     for (int e = 0; e < 256; e++) {
-        put_plane2(dst + 16, e, round_clip((x[e] + min[e / 16]) * inverse(scale[e / 16]), 0, 3));
+        put_plane2(dst + 16, e, round_clip((x[e] + g.min[e / 16]) * inverse(g.scale[e / 16]), 0, 3));
     }
 }
 
 static void encode_q3_k(uint8_t *dst, const float *x) {
-    float scale[16];
-    int sc[16];
+    groups g;
     memset(dst, 0, 110);
-    super_signed(scale, sc, dst + 108, x, 16, 4, 31);
+    groups_signed(&g, dst + 108, x, 16, 4, 31);
     for (int i = 0; i < 16; i++) {
-        int v = sc[i] + 32;
+        int v = g.sc[i] + 32;
         dst[96 + i % 8] |= (uint8_t)((v & 15) << (i < 8 ? 0 : 4));
         dst[104 + i % 4] |= (uint8_t)((v >> 4) << 2 * (i / 4));
     }
     for (int e = 0; e < 256; e++) {
-        int q = round_clip(x[e] * inverse(scale[e / 16]), -4, 3) + 4;
+        int q = round_clip(x[e] * inverse(g.scale[e / 16]), -4, 3) + 4;
         put_plane2(dst + 32, e, q);
         dst[e % 32] |= (uint8_t)((q >> 2) << e / 32);
     }
@@ -219,11 +229,11 @@ static void put_scales_k(uint8_t *b, const int *sc, const int *mn) {
 
 /* Q4_K and Q5_K differ in where the bits go. */
 static void encode_k_ranged(int *q, uint8_t *dst, const float *x, int top) {
-    float scale[8], min[8];
-    int sc[8], mn[8];
-    super_ranged(scale, min, sc, mn, dst, x, 8, top, 6);
-    put_scales_k(dst + 4, sc, mn);
-    for (int e = 0; e < 256; e++) q[e] = round_clip((x[e] + min[e / 32]) * inverse(scale[e / 32]), 0, top);
+    groups g;
+    groups_ranged(&g, dst, x, 8, top, 6);
+    put_scales_k(dst + 4, g.sc, g.mn);
+    for (int e = 0; e < 256; e++)
+        q[e] = round_clip((x[e] + g.min[e / 32]) * inverse(g.scale[e / 32]), 0, top);
 }
 
 static void put_nibbles_k(uint8_t *qs, const int *q) {
@@ -248,41 +258,42 @@ static void encode_q5_k(uint8_t *dst, const float *x) {
 }
 
 static void encode_q6_k(uint8_t *dst, const float *x) {
-    float scale[16];
-    int sc[16];
+    groups g;
     memset(dst, 0, 210);
-    super_signed(scale, sc, dst + 208, x, 16, 32, 127);
-    for (int i = 0; i < 16; i++) dst[192 + i] = (uint8_t)sc[i];
+    groups_signed(&g, dst + 208, x, 16, 32, 127);
+    for (int i = 0; i < 16; i++) dst[192 + i] = (uint8_t)g.sc[i];
     for (int e = 0; e < 256; e++) {
-        int q = round_clip(x[e] * inverse(scale[e / 16]), -32, 31) + 32, n = e / 32 % 4;
+        int q = round_clip(x[e] * inverse(g.scale[e / 16]), -32, 31) + 32, n = e / 32 % 4;
         dst[64 * (e / 128) + 32 * (n % 2) + e % 32] |= (uint8_t)((q & 15) << (n < 2 ? 0 : 4));
         put_plane2(dst + 128, e, q >> 4);
     }
 }
 
 static void encode_iq4_xs(uint8_t *dst, const float *x) {
-    float scale[8];
-    int sc[8], q[32];
+    groups g;
+    int q[32];
     memset(dst, 0, 136);
-    super_signed(scale, sc, dst, x, 8, 127, 31);
+    groups_signed(&g, dst, x, 8, 127, 31);
     for (int k = 0; k < 8; k++) {
-        int v = sc[k] + 32;
+        int v = g.sc[k] + 32;
         dst[4 + k / 2] |= (uint8_t)((v & 15) << 4 * (k % 2));
         dst[2 + k / 4] |= (uint8_t)((v >> 4) << 2 * (k % 4));
-        for (int j = 0; j < 32; j++) q[j] = nearest(quant_value_iq4, x[32 * k + j] * inverse(scale[k]));
+        for (int j = 0; j < 32; j++) q[j] = nearest(quant_value_iq4, x[32 * k + j] * inverse(g.scale[k]));
         put_nibbles(dst + 8 + 16 * k, q);
     }
 }
 
-/* ---- the table ---------------------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 typedef void encode_fn(uint8_t *dst, const float *x);
 
 static encode_fn *const g_encode[GGUF_TYPE_N] = {
-    [GGUF_F32] = encode_f32,     [GGUF_F16] = encode_f16,       [GGUF_BF16] = encode_bf16,     [GGUF_Q4_0] = encode_q4_0,
-    [GGUF_Q4_1] = encode_q4_1,   [GGUF_Q5_0] = encode_q5_0,     [GGUF_Q5_1] = encode_q5_1,     [GGUF_Q8_0] = encode_q8_0,
-    [GGUF_Q2_K] = encode_q2_k,   [GGUF_Q3_K] = encode_q3_k,     [GGUF_Q4_K] = encode_q4_k,     [GGUF_Q5_K] = encode_q5_k,
-    [GGUF_Q6_K] = encode_q6_k,   [GGUF_IQ4_NL] = encode_iq4_nl, [GGUF_IQ4_XS] = encode_iq4_xs, [GGUF_MXFP4] = encode_mxfp4,
+    [GGUF_F32] = encode_f32,     [GGUF_F16] = encode_f16,       [GGUF_BF16] = encode_bf16,
+    [GGUF_Q4_0] = encode_q4_0,   [GGUF_Q4_1] = encode_q4_1,     [GGUF_Q5_0] = encode_q5_0,
+    [GGUF_Q5_1] = encode_q5_1,   [GGUF_Q8_0] = encode_q8_0,     [GGUF_Q2_K] = encode_q2_k,
+    [GGUF_Q3_K] = encode_q3_k,   [GGUF_Q4_K] = encode_q4_k,     [GGUF_Q5_K] = encode_q5_k,
+    [GGUF_Q6_K] = encode_q6_k,   [GGUF_IQ4_NL] = encode_iq4_nl, [GGUF_IQ4_XS] = encode_iq4_xs,
+    [GGUF_MXFP4] = encode_mxfp4,
 };
 
 bool quant_encode(void *dst, const float *src, gguf_type type, size_t n) {

@@ -1,4 +1,5 @@
-/* exactf.h against long double: the largest error in units of the last place over dense sweeps, and the special values. */
+/* exactf.h against long double: the largest error in units of the last place over dense sweeps, and the
+ * special values. */
 #include "check.h"
 
 #include "base/exactf.h"
@@ -7,30 +8,57 @@
 
 #define GELU_C 0.7978845608028653558798921198687637369517L // sqrt(2 / pi)
 
-
-static long double ref_exp(long double x) { return expl(x); }
-static long double ref_log(long double x) { return logl(x); }
-static long double ref_tanh(long double x) { return tanhl(x); }
-static long double ref_sigmoid(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
-static long double ref_silu(long double x) { return x * ref_sigmoid(x); }
-static long double ref_gelu(long double x) { return x * ref_sigmoid(2 * GELU_C * (x + 0.044715L * x * x * x)); }
-static long double ref_softplus(long double x) { return (x > 0 ? x : 0) + log1pl(expl(-fabsl(x))); }
+static long double ref_exp(long double x) {
+    return expl(x);
+}
+static long double ref_log(long double x) {
+    return logl(x);
+}
+static long double ref_tanh(long double x) {
+    return tanhl(x);
+}
+static long double ref_sigmoid(long double x) {
+    return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+static long double ref_silu(long double x) {
+    return x * ref_sigmoid(x);
+}
+static long double ref_gelu(long double x) {
+    return x * ref_sigmoid(2 * GELU_C * (x + 0.044715L * x * x * x));
+}
+static long double ref_softplus(long double x) {
+    return (x > 0 ? x : 0) + log1pl(expl(-fabsl(x)));
+}
 
 typedef struct function {
     const char *name;
     float (*f)(float);
     long double (*ref)(long double);
-    float lo, hi;  // every float sampled densely between these; the rest of the line sparsely
-    double bound;  // units of the last place
+    float lo, hi; // every float sampled densely between these; the rest of the line sparsely
+    double bound; // units of the last place
 } function;
 
-static float do_exp(float x) { return exactf_exp(x); }
-static float do_log(float x) { return exactf_log(x); }
-static float do_tanh(float x) { return exactf_tanh(x); }
-static float do_sigmoid(float x) { return exactf_sigmoid(x); }
-static float do_silu(float x) { return exactf_silu(x); }
-static float do_gelu(float x) { return exactf_gelu(x); }
-static float do_softplus(float x) { return exactf_softplus(x); }
+static float do_exp(float x) {
+    return exactf_exp(x);
+}
+static float do_log(float x) {
+    return exactf_log(x);
+}
+static float do_tanh(float x) {
+    return exactf_tanh(x);
+}
+static float do_sigmoid(float x) {
+    return exactf_sigmoid(x);
+}
+static float do_silu(float x) {
+    return exactf_silu(x);
+}
+static float do_gelu(float x) {
+    return exactf_gelu(x);
+}
+static float do_softplus(float x) {
+    return exactf_softplus(x);
+}
 
 static const function g_function[] = {
     {"exp", do_exp, ref_exp, -104.0f, 89.0f, 1.0},
@@ -43,7 +71,8 @@ static const function g_function[] = {
 };
 enum { N_FUNCTION = sizeof g_function / sizeof *g_function };
 
-/* |got - want| in units of the last place of a float near want; past the end of the range the next step up is infinity. */
+/* |got - want| in units of the last place of a float near want; past the end of the range the next step up is
+ * infinity. */
 static double ulp_error(float got, long double want) {
     if (isnan(got)) return INFINITY;
     int e;
@@ -66,7 +95,8 @@ static void sweep(const function *f, uint32_t from, uint32_t to, uint32_t step, 
     }
 }
 
-/* All exponents of both signs at about `coarse` points each, then the interesting range on a fine even grid. */
+/* All exponents of both signs at about `coarse` points each, then the interesting range on a fine even grid.
+ */
 static void measure(const function *f, uint32_t coarse, uint32_t fine, double *worst, float *at) {
     uint32_t step = (1u << 23) / coarse | 1;
     *worst = 0;
@@ -88,7 +118,8 @@ static void test_errors_stay_within_the_stated_bounds(void **state) {
         double worst;
         float at = 0;
         measure(&g_function[i], 500, 300000, &worst, &at);
-        print_message("%-8s %.3f ulp at %.9g (bound %g)\n", g_function[i].name, worst, (double)at, g_function[i].bound);
+        print_message("%-8s %.3f ulp at %.9g (bound %g)\n", g_function[i].name, worst, (double)at,
+                      g_function[i].bound);
         CHECK(worst <= g_function[i].bound);
     }
 }
@@ -124,7 +155,8 @@ static void test_special_values(void **state) {
     for (int i = 0; i < N_FUNCTION; i++) {
         CHECK(isnan(g_function[i].f(NAN)) && isnan(g_function[i].f(-NAN)));
     }
-    CHECK(exactf_exp(0) == 1 && exactf_exp(-0.0f) == 1 && exactf_exp(-INFINITY) == 0 && isinf(exactf_exp(INFINITY)));
+    CHECK(exactf_exp(0) == 1 && exactf_exp(-0.0f) == 1 && exactf_exp(-INFINITY) == 0 &&
+          isinf(exactf_exp(INFINITY)));
     CHECK(isinf(exactf_exp(88.7228394f)) && isfinite(exactf_exp(88.7228317f)));
     CHECK(exactf_exp(-103.972084f) == 0 && exactf_exp(-103.972069f) == 0x1p-149f);
     CHECK(exactf_log(1) == 0 && isinf(exactf_log(0)) && isinf(exactf_log(-0.0f)) && isnan(exactf_log(-1)));
@@ -158,13 +190,17 @@ static void test_doubles(void **state) {
         double base = 10 + 1e7 * u, p = exactd_pow(base, -v);
         worst_pow = fmax(worst_pow, ulp_error_f64(p, powl(base, -v)));
         // From small angles to 1e7, and right beside multiples of pi / 2.
-        double a = i % 3 == 0 ? 2e7 * (u - 0.5) : i % 3 == 1 ? 20 * (u - 0.5) : floor(u * 6.3e6) * 0x1.921fb54442d18p+0;
+        double a = i % 3 == 0   ? 2e7 * (u - 0.5)
+                   : i % 3 == 1 ? 20 * (u - 0.5)
+                                : floor(u * 6.3e6) * 0x1.921fb54442d18p+0;
         exactd_sc sc = exactd_sincos(a);
-        worst_sc = fmax(worst_sc, (double)(fabsl((long double)sc.sin - sinl(a)) - 0x1p-53L * fabsl(sinl(a))) * 0x1p53);
-        worst_sc = fmax(worst_sc, (double)(fabsl((long double)sc.cos - cosl(a)) - 0x1p-53L * fabsl(cosl(a))) * 0x1p53);
+        worst_sc = fmax(worst_sc,
+                        (double)(fabsl((long double)sc.sin - sinl(a)) - 0x1p-53L * fabsl(sinl(a))) * 0x1p53);
+        worst_sc = fmax(worst_sc,
+                        (double)(fabsl((long double)sc.cos - cosl(a)) - 0x1p-53L * fabsl(cosl(a))) * 0x1p53);
     }
-    print_message("f64: exp %.3f log %.3f pow %.3f ulp, sincos %.3f of 2^-53 beyond half a unit\n", worst_exp, worst_log,
-                  worst_pow, worst_sc);
+    print_message("f64: exp %.3f log %.3f pow %.3f ulp, sincos %.3f of 2^-53 beyond half a unit\n", worst_exp,
+                  worst_log, worst_pow, worst_sc);
     CHECK(worst_exp <= 1 && worst_log <= 1 && worst_pow <= 32 && worst_sc <= 1);
     CHECK(exactd_exp(0) == 1 && exactd_log(1) == 0 && exactd_sincos(0).sin == 0 && exactd_sincos(0).cos == 1);
     CHECK(isinf(exactd_exp(710)) && exactd_exp(-760) == 0 && exactd_exp(-INFINITY) == 0);
