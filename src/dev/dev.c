@@ -17,14 +17,14 @@ void dev_close(dev *d) {
 
 mica_status host_alloc(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err) {
     (void)d;
-    *out = mem_alloc_aligned(64, n_bytes);
+    *out = mem_pages_alloc(n_bytes);
     if (!*out) return fail(err, MICA_E_NOMEM, "%s: allocate %zu bytes: out of memory", what, n_bytes);
     return MICA_OK;
 }
 
 void host_release(dev *d, void *p) {
     (void)d;
-    mem_free(p);
+    mem_pages_free(p);
 }
 
 mica_status host_bind(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err) {

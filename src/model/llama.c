@@ -9,6 +9,7 @@
 #include "model/blocks.h"
 #include "model/rope.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct llama_layer {

@@ -36,8 +36,12 @@ static void count_weights(model *m) {
         s->weight_bytes += bytes;
         bool table = strcmp(t->name, "token_embd.weight") == 0 || strcmp(t->name, "per_layer_token_embd.weight") == 0;
         bool head = table && tied && strcmp(t->name, "token_embd.weight") == 0;
-        if (strstr(t->name, "_exps.") && s->n_expert) bytes = bytes / s->n_expert * s->n_expert_used;
-        if (table && !head) bytes /= t->shape[2] * t->shape[3] ? t->shape[2] : 1;
+        if (strstr(t->name, "_exps.") && s->n_expert) {
+            s->expert_bytes += bytes;
+            if (strstr(t->name, "ffn_down_exps.weight")) s->n_expert_all += s->n_expert;
+            bytes = bytes / s->n_expert * s->n_expert_used;
+        }
+        if (table && !head) bytes /= t->shape[2];
         s->bytes_per_token += bytes;
     }
 }

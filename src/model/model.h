@@ -35,6 +35,8 @@ typedef struct model_shape {
     uint32_t window;      // of KV_GROUP_WINDOW layers, 0: none
     uint64_t n_param;
     uint64_t weight_bytes;    // all tensors
+    uint64_t expert_bytes;    // of these, experts of all layers
+    uint64_t n_expert_all;    // experts over all layers
     uint64_t bytes_per_token; // of weights a decoded token reads
     kv_spec kv[MODEL_LAYER_MAX];
     dev_limits limits;    // of the widest call, n_row excepted
