@@ -15,7 +15,7 @@ struct engine {
     model *m;  // owned
     dev *d;    // owned
     plan p;
-    uint32_t n_seq, row_max, out_max, n_slot[MODEL_PAGE_GROUPS];
+    uint32_t n_seq, n_ubatch, row_max, out_max, n_slot[MODEL_PAGE_GROUPS];
     kv_layer *kv;               // owned, [n_layer] of device pointers
     row_info *rows;             // device, [row_max]
     int32_t *out_rows;          // device, [out_max]
@@ -129,6 +129,7 @@ mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err)
     TRY_GOTO(plan_check(&e->p, err), done);
     const model_shape *s = model_shape_of(e->m);
     e->n_seq = cfg->n_seq;
+    e->n_ubatch = cfg->n_ubatch;
     e->row_max = row_max_of(cfg);
     e->out_max = out_max_of(cfg);
     e->n_slot[KV_GROUP_FULL] = (e->p.n_ctx + KV_PAGE - 1) / KV_PAGE;
@@ -176,6 +177,7 @@ const model_shape *engine_shape(const engine *e) { return model_shape_of(e->m); 
 const plan *engine_plan_of(const engine *e) { return &e->p; }
 const char *engine_device(const engine *e) { return e->d->what; }
 uint32_t engine_row_max(const engine *e) { return e->row_max; }
+uint32_t engine_ubatch(const engine *e) { return e->n_ubatch; }
 uint32_t engine_out_max(const engine *e) { return e->out_max; }
 
 mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt, mica_error *err) {

@@ -36,6 +36,7 @@ const model_shape *engine_shape(const engine *e);
 const plan *engine_plan_of(const engine *e);
 const char *engine_device(const engine *e); // for people
 uint32_t engine_row_max(const engine *e);   // rows of a step
+uint32_t engine_ubatch(const engine *e);    // rows of a prompt chunk, as configured
 uint32_t engine_out_max(const engine *e);   // rows of a step whose logits can be had
 
 /* rows[0, n_prompt) are prompt role, the rest token role. Every row's .seq, .pos, .tok is in range (asserted), .out is -1

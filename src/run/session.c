@@ -12,7 +12,6 @@ struct session {
     size_t n;        // tokens whose rows are in the cache
     size_t n_prompt; // of these, the leading ones that are all prompt role
     float *logits;   // owned, [n_vocab], after the last token
-    float *work;     // owned, [n_vocab]
     row_info *rows;  // owned, [row_max]
     bool has_logits;
 };
@@ -25,9 +24,8 @@ mica_status session_new(session **out, engine *e, uint32_t slot, mica_error *err
     *s = (session){.e = e, .slot = (int32_t)slot};
     s->ids = mem_calloc(n_ctx, sizeof *s->ids);
     s->logits = mem_alloc(n_vocab * sizeof *s->logits);
-    s->work = mem_alloc(n_vocab * sizeof *s->work);
     s->rows = mem_calloc(engine_row_max(e), sizeof *s->rows);
-    if (!s->ids || !s->logits || !s->work || !s->rows) {
+    if (!s->ids || !s->logits || !s->rows) {
         session_free(s);
         return fail(err, MICA_E_NOMEM, "session: context of %u tokens: out of memory", n_ctx);
     }
@@ -39,7 +37,6 @@ void session_free(session *s) {
     if (!s) return;
     mem_free(s->ids);
     mem_free(s->logits);
-    mem_free(s->work);
     mem_free(s->rows);
     mem_free(s);
 }
@@ -91,7 +88,7 @@ static mica_status read_chunk(session *s, const session_sync_args *a, uint32_t n
 mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cached, mica_error *err) {
     if (n_cached) *n_cached = 0;
     TRY(check_ids(s, a->ids, a->n, err));
-    size_t keep = shared_prefix(s, a), chunk = engine_row_max(s->e);
+    size_t keep = shared_prefix(s, a), chunk = engine_ubatch(s->e);
     if (a->on_logits && chunk > engine_out_max(s->e)) chunk = engine_out_max(s->e);
     if (n_cached) *n_cached = keep;
     s->n = keep;
@@ -137,5 +134,4 @@ mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n
 size_t session_length(const session *s) { return s->n; }
 const int32_t *session_ids(const session *s) { return s->ids; }
 const float *session_logits(const session *s) { return s->has_logits ? s->logits : NULL; }
-float *session_logits_scratch(session *s) { return s->work; }
 engine *session_engine(const session *s) { return s->e; }

@@ -41,6 +41,5 @@ size_t session_length(const session *s);
 const int32_t *session_ids(const session *s);
 /* [n_vocab]; NULL before the first token and after a failed call. Owned by the session, so other sessions' steps leave it. */
 const float *session_logits(const session *s);
-float *session_logits_scratch(session *s); // [n_vocab] for a sampler to work in
 engine *session_engine(const session *s);
 #endif
