@@ -8,7 +8,6 @@
 #include "dev/ref_math.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static void ref_close(dev *d) {
     ref_dev *r = (ref_dev *)d;
@@ -95,10 +94,9 @@ static mica_status ref_rope_table(dev *d, const rope_table_args *a, mica_error *
     for (uint32_t ir = 0; ir < a->n_row; ir++) {
         float *cs = a->cs + (size_t)ir * a->n_pair * 2;
         for (uint32_t i = 0; i < a->n_pair; i++) {
-            double s, c;
-            exactd_sincos((double)a->rows[ir].pos * a->inv_freq[i], &s, &c);
-            cs[2 * i] = (float)c * a->mscale;
-            cs[2 * i + 1] = (float)s * a->mscale;
+            exactd_sc t = exactd_sincos((double)a->rows[ir].pos * a->inv_freq[i]);
+            cs[2 * i] = (float)t.cos * a->mscale;
+            cs[2 * i + 1] = (float)t.sin * a->mscale;
         }
     }
     return MICA_OK;

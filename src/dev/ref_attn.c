@@ -4,6 +4,8 @@
  * l and o by position. Blocks are joined left to right:
  *     M' = max(M, m);  a = exp(M - M');  b = exp(m - M');  l = l a + l_b b;  o = o a + o_b b;   at the end o * (1 / l) */
 #include "dev/dev_ref.h"
+
+#include "base/half.h"
 #include "dev/ref_math.h"
 
 #include <string.h>
@@ -17,15 +19,17 @@ static void rotate(float *x, const float *cs, uint32_t n_rot, rope_kind kind) {
     }
 }
 
-/* One head's vector into the cache: f16 by rounding to nearest even, i8 with one scale (rule 1 over the whole head). */
+#define F16_MAX 65504.0f
+
+/* One head's vector into the cache: f16 by rounding to nearest even, kept finite by a clamp; i8 with one scale (rule 1 over the whole head). */
 static void store(void *cache, float *scale, kv_type type, size_t at, size_t at_scale, const float *x, uint32_t n) {
     if (type == KV_F32) {
         memcpy((float *)cache + at, x, n * sizeof(float));
         return;
     }
     if (type == KV_F16) {
-        _Float16 *dst = (_Float16 *)cache + at;
-        for (uint32_t i = 0; i < n; i++) dst[i] = (_Float16)x[i];
+        uint16_t *dst = (uint16_t *)cache + at;
+        for (uint32_t i = 0; i < n; i++) dst[i] = f32_to_f16(x[i] > F16_MAX ? F16_MAX : x[i] < -F16_MAX ? -F16_MAX : x[i]);
         return;
     }
     float amax = 0.0f;
@@ -42,7 +46,7 @@ static void store(void *cache, float *scale, kv_type type, size_t at, size_t at_
 static void load(float *x, const void *cache, kv_type type, size_t at, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         if (type == KV_F32) x[i] = ((const float *)cache)[at + i];
-        else if (type == KV_F16) x[i] = (float)((const _Float16 *)cache)[at + i];
+        else if (type == KV_F16) x[i] = f16_to_f32(((const uint16_t *)cache)[at + i]);
         else x[i] = (float)((const int8_t *)cache)[at + i];
     }
 }

@@ -4,6 +4,7 @@
 
 #include "base/exactf.h"
 
+#include <math.h>
 #include <stdint.h>
 
 /* Adds p[0..n) pairwise at distance 1, 2, 4, ...; n a power of two. Overwrites p. */

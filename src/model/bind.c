@@ -102,7 +102,7 @@ static void name_of(char buf[128], int layer, const char *name) {
 
 static const gguf_tensor *take(model *m, const char *name) {
     const gguf_tensor *t = gguf_tensor_find(m->file, name);
-    if (t) m->used[t - gguf_tensor_at(m->file, 0)] = 1;
+    if (t) m->used[t->index] = 1;
     return t;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/exactf.h"
 
+#include <math.h>
 #include <stdio.h>
 
 mica_status rope_spec_read(const model *m, rope_spec *r, uint32_t n_rot_default, mica_error *err) {

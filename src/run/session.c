@@ -131,6 +131,11 @@ mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n
     return MICA_OK;
 }
 
+void session_clear(session *s) {
+    s->n = s->n_prompt = 0;
+    s->has_logits = false;
+}
+
 size_t session_length(const session *s) { return s->n; }
 const int32_t *session_ids(const session *s) { return s->ids; }
 const float *session_logits(const session *s) { return s->has_logits ? s->logits : NULL; }

@@ -37,6 +37,9 @@ mica_status session_append(session *s, int32_t id, mica_error *err);
 /* One token for each of n sessions of one engine, in one step. */
 mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n, mica_error *err);
 
+/* Forgets everything: the next sync reads all of its ids. */
+void session_clear(session *s);
+
 size_t session_length(const session *s);
 const int32_t *session_ids(const session *s);
 /* [n_vocab]; NULL before the first token and after a failed call. Owned by the session, so other sessions' steps leave it. */
