@@ -64,8 +64,8 @@ static const function g_function[] = {
     {"exp", do_exp, ref_exp, -104.0f, 89.0f, 1.0},
     {"log", do_log, ref_log, 0.5f, 2.0f, 1.0},
     {"sigmoid", do_sigmoid, ref_sigmoid, -104.0f, 20.0f, 1.0},
-    {"silu", do_silu, ref_silu, -110.0f, 20.0f, 1.6},
-    {"gelu", do_gelu, ref_gelu, -11.0f, 6.0f, 1.6},
+    {"silu", do_silu, ref_silu, -110.0f, 20.0f, 1.75},
+    {"gelu", do_gelu, ref_gelu, -11.0f, 6.0f, 1.75},
     {"tanh", do_tanh, ref_tanh, -9.5f, 9.5f, 1.5},
     {"softplus", do_softplus, ref_softplus, -104.0f, 20.0f, 2.0},
 };
