@@ -81,7 +81,7 @@ done:
 
 void model_close(model *m) {
     if (!m) return;
-    if (m->family->fini) m->family->fini(m);
+    if (m->net && m->family->fini) m->family->fini(m);
     for (size_t i = 0; i < m->n_owned; i++) dev_release(m->d, m->owned[i]);
     store_free(m->experts);
     mem_free(m->owned);
