@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 # What the sources use today is linked; a library enters with its first user.
-PKGS := jansson libpcre2-8 libcurl hwloc libxxhash libedit
+PKGS := jansson libpcre2-8 libcurl libcrypto hwloc libxxhash libedit
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Werror
 OPT ?= -O2 -g
 SAN ?=
@@ -26,6 +26,8 @@ TEST_SRC := $(wildcard tests/*/t_*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SRC:%.c=$(BUILD)/%)
+# Small programs that Python tests drive: tests/ROOM/*_main.c.
+MAINS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/*_main.c))
 
 .PHONY: all check lint asan tsan fuzz install fmt fmt-check size clean help
 all: $(BUILD)/mica $(BUILD)/libmica.so
@@ -67,7 +69,7 @@ $(BUILD)/tests/%.so: tests/%.c $(BUILD)/libmica.a Makefile
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) -shared -MMD -MP $< -o $@ $(BUILD)/libmica.a $(LIBS) -pthread
 
-tests: $(TESTS) $(SHIMS)
+tests: $(TESTS) $(SHIMS) $(MAINS)
 .PHONY: tests
 
 check: all tests
@@ -113,4 +115,4 @@ size:
 clean:
 	rm -rf build build-asan build-tsan build-fuzz
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(FUZZERS:=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(MAINS:=.d) $(FUZZERS:=.d)

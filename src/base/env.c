@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const env_var g_vars[] = {
     {"MICA_HOME", "folder of downloaded models and caches", "$XDG_CACHE_HOME/mica, else ~/.cache/mica"},
@@ -14,6 +15,8 @@ static const env_var g_vars[] = {
     {"HF_TOKEN", "access token sent to Hugging Face by pull, never to another host", "none"},
     {"HF_ENDPOINT", "base URL used by pull for hf: names", "https://huggingface.co"},
 };
+
+char *const *env_all(void) { return environ; }
 
 size_t env_count(void) { return sizeof g_vars / sizeof g_vars[0]; }
 

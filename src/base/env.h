@@ -11,4 +11,6 @@ size_t env_count(void);
 const env_var *env_at(size_t i);
 /* The value, or NULL when unset or empty. `name` must be in the table (asserted). */
 const char *env_get(const char *name);
+/* The whole environment, to be handed to a program that we start. */
+char *const *env_all(void);
 #endif

@@ -1,6 +1,8 @@
 /* Error text: made once, bounded, safe to print. */
 #include "base/status.h"
 
+#include "base/str.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,11 +25,14 @@ const char *mica_status_name(mica_status status) {
     return "unknown";
 }
 
-/* A name from a file may hold escape sequences or half a character cut by our own bound. */
+/* A name from a file may hold escape sequences, also the two-byte ones, or bytes that are no UTF-8. A character cut by
+ * our own bound stays for drop_cut_utf8. */
 static void make_printable(char *s) {
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c < 0x20 || c == 0x7f) *s = '?';
+    while (*s) {
+        const unsigned char c = (unsigned char)s[0], next = (unsigned char)s[1];
+        const int n = utf8_len(s, strlen(s));
+        if (n < 0 || c < 0x20 || c == 0x7f || (c == 0xC2 && next < 0xA0)) *s = '?';
+        s += n > 1 && *s != '?' ? n : 1;
     }
 }
 

@@ -35,6 +35,12 @@ void strbuf_clear(strbuf *b) {
     if (b->p) b->p[0] = 0;
 }
 
+void strbuf_cut(strbuf *b, size_t n) {
+    if (!b->p || n > b->n) return;
+    b->n = n;
+    b->p[n] = 0;
+}
+
 void strbuf_put(strbuf *b, const void *p, size_t n) {
     if (n == 0 || !grow(b, n)) return;
     memcpy(b->p + b->n, p, n);

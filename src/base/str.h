@@ -31,6 +31,7 @@ typedef struct strbuf {
 
 void strbuf_fini(strbuf *b);
 void strbuf_clear(strbuf *b); // keeps the memory and the limit
+void strbuf_cut(strbuf *b, size_t n); // drops all but the first n bytes; n must not be more than there are
 void strbuf_put(strbuf *b, const void *p, size_t n);
 void strbuf_puts(strbuf *b, const char *s);
 void strbuf_putc(strbuf *b, char c);
