@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes src/quant/codebook_data.h from the tables of the PyPI package `gguf`:  tools/codebook.py > src/quant/codebook_data.h
+"""Writes the codebooks of the i-quants from the PyPI package `gguf`.
 
-A code is what the package stores for one table entry: eight 2-bit slots (iq2*, iq1s) or four 4-bit slots (iq3*), the
-first element in the lowest bits. codebook.c turns codes into values when it is compiled; tests/quant/t_codebook.c holds
-the SHA-256 of the result.
+    tools/codebook.py > src/quant/codebook_data.h
+
+A code is what the package stores for one table entry: eight 2-bit slots (iq2*, iq1s) or four 4-bit slots (iq3*),
+the first element in the lowest bits. codebook.c turns codes into values when it is compiled;
+tests/quant/t_codebook.c holds the SHA-256 of the result.
 """
 import sys
 

@@ -1,6 +1,7 @@
-/* f16 and bf16 as 16-bit patterns, and back to f32. No compiler's half type: gcc and clang differ in where they have one.
- * To f32 is exact (denormals included; a NaN stays a NaN and becomes quiet). From f32 rounds to nearest, ties to even;
- * too large becomes infinity. Host only: device source has its own under the same names. */
+/* f16 and bf16 as 16-bit patterns, and back to f32. No compiler's half type: gcc and clang differ in where
+ * they have one. To f32 is exact (denormals included; a NaN stays a NaN and becomes quiet). From f32 rounds
+ * to nearest, ties to even; too large becomes infinity. Host only: device source has its own under the same
+ * names. */
 #ifndef MICA_BASE_HALF_H
 #define MICA_BASE_HALF_H
 
@@ -8,7 +9,8 @@
 
 static inline float f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, mag = h & 0x7FFFu;
-    if (mag >= 0x7C00) return bits_f32(sign | 0x7F800000u | (mag & 0x3FF) << 13 | (mag > 0x7C00 ? 0x400000u : 0));
+    if (mag >= 0x7C00)
+        return bits_f32(sign | 0x7F800000u | (mag & 0x3FF) << 13 | (mag > 0x7C00 ? 0x400000u : 0));
     if (mag >= 0x400) return bits_f32(sign | ((mag << 13) + (112u << 23)));
     float f = (float)mag * 0x1p-24f; // a denormal counts steps of 2^-24
     return bits_f32(f32_bits(f) | sign);
@@ -26,7 +28,9 @@ static inline uint16_t f32_to_f16(float f) {
     return (uint16_t)(sign | ((mag - (112u << 23)) >> 13));
 }
 
-static inline float bf16_to_f32(uint16_t h) { return bits_f32((uint32_t)h << 16); }
+static inline float bf16_to_f32(uint16_t h) {
+    return bits_f32((uint32_t)h << 16);
+}
 
 static inline uint16_t f32_to_bf16(float f) {
     uint32_t u = f32_bits(f);

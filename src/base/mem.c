@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static _Atomic uint64_t g_count;
 static _Atomic int64_t g_fail_after = -1;
@@ -42,6 +43,25 @@ void *mem_alloc_aligned(size_t align, size_t n_bytes) {
     void *p = aligned_alloc(align, rounded ? rounded : align);
     if (p) memset(p, 0, rounded ? rounded : align);
     return p;
+}
+
+enum { PAGES_HEAD = 64 }; // holds the length of the mapping, keeps the alignment
+
+void *mem_pages_alloc(size_t n_bytes) {
+    if (must_fail() || n_bytes > SIZE_MAX - PAGES_HEAD) return NULL;
+    size_t n = n_bytes + PAGES_HEAD;
+    char *base = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return NULL;
+    memcpy(base, &n, sizeof n);
+    return base + PAGES_HEAD;
+}
+
+void mem_pages_free(void *p) {
+    if (!p) return;
+    char *base = (char *)p - PAGES_HEAD;
+    size_t n;
+    memcpy(&n, base, sizeof n);
+    munmap(base, n);
 }
 
 uint64_t mem_count(void) { return atomic_load_explicit(&g_count, memory_order_relaxed); }

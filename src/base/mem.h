@@ -16,6 +16,11 @@ void mem_free(void *p);                            // NULL allowed
 char *mem_strdup(const char *s);                   // NULL when out of memory
 void *mem_alloc_aligned(size_t align, size_t n_bytes); // align a power of two >= 16; zeroed; free with mem_free
 
+/* Whole pages straight from the system, zero and untouched, so that a large cache costs memory only where it is used.
+ * Aligned to 64. NULL when out of memory. Paid back by mem_pages_free (NULL allowed). */
+void *mem_pages_alloc(size_t n_bytes);
+void mem_pages_free(void *p);
+
 uint64_t mem_count(void);          // allocations so far, of all threads
 void mem_fail_after(int64_t n);    // for tests: the n-th allocation from now on and all later ones fail; < 0 turns it off
 

@@ -53,4 +53,14 @@ static inline uint32_t f32_bits(float f) {
     memcpy(&u, &f, sizeof u);
     return u;
 }
+static inline double bits_f64(uint64_t u) {
+    double f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+static inline uint64_t f64_bits(double f) {
+    uint64_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
 #endif

@@ -40,6 +40,7 @@ enum { GGUF_NAME_MAX = 64 }; // bytes of a tensor name, without the NUL
 
 typedef struct gguf_tensor {
     const char *name; // UTF-8, NUL-terminated, 1..GGUF_NAME_MAX bytes
+    uint32_t index;   // its place: gguf_tensor_at(g, index)
     gguf_type type;
     int n_dim;         // 1..4, as stored
     uint64_t shape[4]; // slowest first, missing axes are leading 1s: [.., n_expert, n_row, n_col]; shape[3]

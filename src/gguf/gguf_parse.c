@@ -467,6 +467,7 @@ mica_status gguf_finish(gguf_file *g, mica_error *err) {
     for (uint32_t i = 0; i < g->n_tensor; i++) {
         tensor_slot *s = &g->tensor[i];
         s->t.name = s->name;
+        s->t.index = i;
         s->t.data = g->shard[s->t.shard].base + s->t.off_bytes;
         uint32_t twin = name_index_put(&g->tensor_index, g->tensor, tensor_name_of, i);
         if (twin != NAME_NONE)

@@ -3,14 +3,17 @@
  *     quant_block b;
  *     quant_unpack_q4_k(&b, row, ib);   // weights 32 ib .. 32 ib + 31 of the row
  *
- * weight j of the 32 is scale[j / 16] * q[j] - min[j / 16], with q a signed byte. For every type, whatever its own block
- * length. A scale is d times integers and powers of two, and exact in f32 (11 bits of d, at most 8 of a sub-scale), so it
- * does not matter in which order it was made. What a codebook adds to its values (the deltas of IQ1, the half steps of
- * FP4) is inside q, and the power of two it costs is inside scale.
+ * weight j of the 32 is scale[j / 16] * q[j] - min[j / 16], with q a signed byte. For every type, whatever
+ * its own block length. A scale is d times integers and powers of two, and exact in f32 (11 bits of d, at
+ * most 8 of a sub-scale), so it does not matter in which order it was made. What a codebook adds to its
+ * values (the deltas of IQ1, the half steps of FP4) is inside q, and the power of two it costs is inside
+ * scale.
  *
- * Bytes of a row start anywhere, so loads go through load_u16 and load_u32. The layouts in the comments give byte offsets
- * (@) in a type's own block; f16 means IEEE half, little-endian. This text is also device source: there the including file
- * brings load_u16, load_u32, bits_f32, f16_to_f32 and the tables of codebook.h, and defines DEV. */
+ * Bytes of a row start anywhere, so loads go through load_u16 and load_u32. The layouts in the comments give
+ * byte offsets
+ * (@) in a type's own block; f16 means IEEE half, little-endian. This text is also device source: there the
+ * including file brings load_u16, load_u32, bits_f32, f16_to_f32 and the tables of codebook.h, and defines
+ * DEV. */
 #ifndef MICA_QUANT_BLOCK_H
 #define MICA_QUANT_BLOCK_H
 
@@ -27,20 +30,28 @@ typedef struct quant_block {
     float min[2];   // likewise; zero when the type has no minima
 } quant_block;
 
-/* ---- four bytes at a time -------------------------------------------------------------------------------------- */
+/* ---- four bytes at a time ---- */
 
 /* Per byte: a - b for a in 0..127, b in 0..128. */
-DEV uint32_t quad_sub(uint32_t a, uint32_t b) { return ((a | 0x80808080u) - b) ^ 0x80808080u; }
+DEV uint32_t quad_sub(uint32_t a, uint32_t b) {
+    return ((a | 0x80808080u) - b) ^ 0x80808080u;
+}
 /* Per byte: a + b, wrapping. */
 DEV uint32_t quad_add(uint32_t a, uint32_t b) {
     return ((a & 0x7F7F7F7Fu) + (b & 0x7F7F7F7Fu)) ^ ((a ^ b) & 0x80808080u);
 }
 /* The same byte four times. */
-DEV uint32_t quad_set(uint32_t byte) { return byte * 0x01010101u; }
+DEV uint32_t quad_set(uint32_t byte) {
+    return byte * 0x01010101u;
+}
 /* Four bits to four bytes of 0 or 1, lowest first. */
-DEV uint32_t quad_bits(uint32_t bits) { return ((bits & 15) * 0x00204081u) & 0x01010101u; }
+DEV uint32_t quad_bits(uint32_t bits) {
+    return ((bits & 15) * 0x00204081u) & 0x01010101u;
+}
 /* Four 2-bit numbers of a byte to four bytes, lowest first. */
-DEV uint32_t quad_pairs(uint32_t byte) { return (byte | byte << 6 | byte << 12 | byte << 18) & 0x03030303u; }
+DEV uint32_t quad_pairs(uint32_t byte) {
+    return (byte | byte << 6 | byte << 12 | byte << 18) & 0x03030303u;
+}
 /* Per byte: -v where the sign bit is set; v has no zero byte. */
 DEV uint32_t quad_negate(uint32_t v, uint32_t sign_bits) {
     uint32_t s = quad_bits(sign_bits);
@@ -54,9 +65,13 @@ DEV uint32_t quad_lookup(const int8_t *table, uint32_t nibbles) {
 }
 
 /* Half i (0: low) of a byte. */
-DEV uint32_t quant_nibble(uint32_t byte, uint32_t i) { return byte >> 4 * i & 15; }
+DEV uint32_t quant_nibble(uint32_t byte, uint32_t i) {
+    return byte >> 4 * i & 15;
+}
 
-DEV float quant_f16_at(const uint8_t *p) { return f16_to_f32(load_u16(p)); }
+DEV float quant_f16_at(const uint8_t *p) {
+    return f16_to_f32(load_u16(p));
+}
 
 DEV void quant_scale_set(quant_block *o, float s0, float s1) {
     o->scale[0] = s0;
@@ -77,7 +92,7 @@ DEV void quant_nibbles(quant_block *o, const uint8_t *qs) {
     }
 }
 
-/* ---- blocks of 32 ---------------------------------------------------------------------------------------------- */
+/* ---- blocks of 32 ---- */
 
 /* Q4_0, 18 bytes: @0 f16 d; @2 qs[16] */
 DEV void quant_unpack_q4_0(quant_block *o, const uint8_t *row, uint32_t ib) {
@@ -139,7 +154,8 @@ DEV void quant_unpack_iq4_nl(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_set(o, d, d);
 }
 
-/* MXFP4, 17 bytes: @0 e; @1 qs[16]. scale = 2^(e - 128) over the doubled values: denormal for e < 2, 2^127 for e = 255. */
+/* MXFP4, 17 bytes: @0 e; @1 qs[16]. scale = 2^(e - 128) over the doubled values: denormal for e < 2, 2^127
+ * for e = 255. */
 DEV void quant_unpack_mxfp4(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)ib * 17;
     quant_nibbles(o, p + 1);
@@ -149,9 +165,10 @@ DEV void quant_unpack_mxfp4(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_set(o, d, d);
 }
 
-/* ---- NVFP4, Q1_0, Q2_0 ----------------------------------------------------------------------------------------- */
+/* ---- NVFP4, Q1_0, Q2_0 ---- */
 
-/* Half of an unsigned E4M3 number (the values it scales are doubled). 0x7F is zero; the top bit is not read otherwise. */
+/* Half of an unsigned E4M3 number (the values it scales are doubled). 0x7F is zero; the top bit is not read
+ * otherwise. */
 DEV float quant_ue4m3_half(uint32_t b) {
     uint32_t e = b >> 3 & 15, m = b & 7;
     if (b == 0x7F) return 0;
@@ -159,7 +176,8 @@ DEV float quant_ue4m3_half(uint32_t b) {
     return bits_f32((e + 119) << 23 | m << 20); // (1 + m / 8) * 2^(e - 8)
 }
 
-/* NVFP4, 64 weights in 36 bytes: @0 scale[4]; @4 qs[32]. A scale for 16 weights: 8 bytes, low halves first. */
+/* NVFP4, 64 weights in 36 bytes: @0 scale[4]; @4 qs[32]. A scale for 16 weights: 8 bytes, low halves first.
+ */
 DEV void quant_unpack_nvfp4(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 2) * 36, *qs = p + 4 + 16 * (ib & 1), *sc = p + 2 * (ib & 1);
     for (int h = 0; h < 2; h++) {
@@ -189,14 +207,15 @@ DEV void quant_unpack_q2_0(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_set(o, d, d);
 }
 
-/* ---- K-quants: 256 weights a block, k = ib % 8 is the block of 32 within -------------------------------------------- */
+/* ---- K-quants: 256 weights a block, k = ib % 8 is the block of 32 within ---- */
 
 /* The 2-bit plane that Q2_K, Q3_K and TQ2_0 share: 32 bytes hold four blocks of 32, two bits each. */
 DEV uint32_t quant_plane2(const uint8_t *qs, uint32_t k, int g) {
     return load_u32(qs + 32 * (k / 4) + 4 * g) >> 2 * (k & 3) & 0x03030303u;
 }
 
-/* Q2_K, 84 bytes: @0 scales[16]; @16 qs[64]; @80 f16 d; @82 f16 dmin. A scale and a minimum for 16 weights. */
+/* Q2_K, 84 bytes: @0 scales[16]; @16 qs[64]; @80 f16 d; @82 f16 dmin. A scale and a minimum for 16 weights.
+ */
 DEV void quant_unpack_q2_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 84;
     uint32_t k = ib & 7, c0 = p[2 * k], c1 = p[2 * k + 1];
@@ -240,15 +259,18 @@ DEV void quant_scale_q4_k(quant_block *o, const uint8_t *p, uint32_t k) {
     quant_min_set(o, m, m);
 }
 
-/* Q4_K, 144 bytes: @0 d, dmin, scales; @16 qs[128]. 32 bytes hold two blocks of 32: low halves, high halves. */
+/* Q4_K, 144 bytes: @0 d, dmin, scales; @16 qs[128]. 32 bytes hold two blocks of 32: low halves, high halves.
+ */
 DEV void quant_unpack_q4_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 144;
     uint32_t k = ib & 7;
-    for (int g = 0; g < 8; g++) o->q[g] = load_u32(p + 16 + 32 * (k / 2) + 4 * g) >> 4 * (k & 1) & 0x0F0F0F0Fu;
+    for (int g = 0; g < 8; g++)
+        o->q[g] = load_u32(p + 16 + 32 * (k / 2) + 4 * g) >> 4 * (k & 1) & 0x0F0F0F0Fu;
     quant_scale_q4_k(o, p, k);
 }
 
-/* Q5_K, 176 bytes: @0 d, dmin, scales; @16 qh[32]; @48 qs[128]. Bit k of qh[j] is the fifth bit of weight j of block k. */
+/* Q5_K, 176 bytes: @0 d, dmin, scales; @16 qh[32]; @48 qs[128]. Bit k of qh[j] is the fifth bit of weight j
+ * of block k. */
 DEV void quant_unpack_q5_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 176;
     uint32_t k = ib & 7;
@@ -260,7 +282,8 @@ DEV void quant_unpack_q5_k(quant_block *o, const uint8_t *row, uint32_t ib) {
 }
 
 /* Q6_K, 210 bytes: @0 ql[128]; @128 qh[64]; @192 i8 scales[16]; @208 f16 d. A scale for 16 weights.
- * In each half of 128: block n takes ql bytes 32 (n & 1).., low halves for n < 2, and bits 2n of the 32 qh bytes. */
+ * In each half of 128: block n takes ql bytes 32 (n & 1).., low halves for n < 2, and bits 2n of the 32 qh
+ * bytes. */
 DEV void quant_unpack_q6_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 210;
     uint32_t k = ib & 7, half = k / 4, n = k & 3;
@@ -272,7 +295,7 @@ DEV void quant_unpack_q6_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_set(o, d * (float)(int8_t)p[192 + 2 * k], d * (float)(int8_t)p[192 + 2 * k + 1]);
 }
 
-/* ---- ternary, 256 weights a block ------------------------------------------------------------------------------- */
+/* ---- ternary, 256 weights a block ---- */
 
 /* Digit n (0 is the first) of four bytes that each hold five ternary digits as a fraction of 256, minus 1. */
 DEV uint32_t quant_trits(uint32_t bytes, uint32_t n) {
@@ -281,8 +304,8 @@ DEV uint32_t quant_trits(uint32_t bytes, uint32_t n) {
     return quad_sub(r, 0x01010101u);
 }
 
-/* TQ1_0, 54 bytes: @0 qs[48]; @48 qh[4]; @52 f16 d. Digit n of qs[m], m < 32, is weight 32 n + m; of qs[32 + m],
- * m < 16, weight 160 + 16 n + m; of qh[m] (four digits only) weight 240 + 4 n + m. */
+/* TQ1_0, 54 bytes: @0 qs[48]; @48 qh[4]; @52 f16 d. Digit n of qs[m], m < 32, is weight 32 n + m; of qs[32 +
+ * m], m < 16, weight 160 + 16 n + m; of qh[m] (four digits only) weight 240 + 4 n + m. */
 DEV void quant_unpack_tq1_0(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 54;
     uint32_t k = ib & 7;
@@ -308,7 +331,7 @@ DEV void quant_unpack_tq2_0(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_set(o, d, d);
 }
 
-/* ---- i-quants: 256 weights a block, k = ib % 8, four groups of 8 in a block of 32 ---------------------------------- */
+/* ---- i-quants: 256 weights a block, k = ib % 8, four groups of 8 in a block of 32 ---- */
 
 /* Seven sign bits and the eighth that makes their number even. */
 DEV uint32_t quant_signs_even(uint32_t idx) {
@@ -324,8 +347,8 @@ DEV void quant_group_set(quant_block *o, uint32_t l, uint32_t low, uint32_t high
     o->q[2 * l + 1] = quad_negate(high, signs >> 4);
 }
 
-/* IQ2_XXS, 66 bytes: @0 f16 d; @2 per block of 32 two u32: four grid numbers of 8 bits; four signs of 7 bits, a scale of 4.
- * scale = d (2 n + 1) / 8 */
+/* IQ2_XXS, 66 bytes: @0 f16 d; @2 per block of 32 two u32: four grid numbers of 8 bits; four signs of 7 bits,
+ * a scale of 4. scale = d (2 n + 1) / 8 */
 DEV void quant_unpack_iq2_xxs(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 66, *qs = p + 2 + 8 * (ib & 7);
     uint32_t w = load_u32(qs + 4);
@@ -354,7 +377,8 @@ DEV void quant_unpack_iq2_xs(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_iq2(o, quant_f16_at(p), p[66 + k]);
 }
 
-/* IQ2_S, 82 bytes: @0 f16 d; @2 qs[32]; @34 signs[32]; @66 qh[8]: bits 8, 9 of four grid numbers; @74 scales[8] */
+/* IQ2_S, 82 bytes: @0 f16 d; @2 qs[32]; @34 signs[32]; @66 qh[8]: bits 8, 9 of four grid numbers; @74
+ * scales[8] */
 DEV void quant_unpack_iq2_s(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 82;
     uint32_t k = ib & 7, qh = p[66 + k];
@@ -365,8 +389,8 @@ DEV void quant_unpack_iq2_s(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_iq2(o, quant_f16_at(p), p[74 + k]);
 }
 
-/* IQ3_XXS, 98 bytes: @0 f16 d; @2 qs[64]: grid numbers of 4 weights; @66 u32[8]: four signs of 7 bits, a scale of 4.
- * scale = d (2 n + 1) / 4 */
+/* IQ3_XXS, 98 bytes: @0 f16 d; @2 qs[64]: grid numbers of 4 weights; @66 u32[8]: four signs of 7 bits, a
+ * scale of 4. scale = d (2 n + 1) / 4 */
 DEV void quant_unpack_iq3_xxs(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 98, *qs = p + 2 + 8 * (ib & 7);
     uint32_t w = load_u32(p + 66 + 4 * (ib & 7));
@@ -378,8 +402,8 @@ DEV void quant_unpack_iq3_xxs(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_set(o, s, s);
 }
 
-/* IQ3_S, 110 bytes: @0 f16 d; @2 qs[64]; @66 qh[8]: ninth bits; @74 signs[32]; @106 scales[4], 4 bits for 32 weights.
- * scale = d (2 n + 1) */
+/* IQ3_S, 110 bytes: @0 f16 d; @2 qs[64]; @66 qh[8]: ninth bits; @74 signs[32]; @106 scales[4], 4 bits for 32
+ * weights. scale = d (2 n + 1) */
 DEV void quant_unpack_iq3_s(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 110;
     uint32_t k = ib & 7, qh = p[66 + k];
@@ -400,8 +424,8 @@ DEV void quant_group_iq1(quant_block *o, uint32_t l, uint32_t idx, uint32_t minu
     o->q[2 * l + 1] = quad_add((uint32_t)(e >> 32) & 0xF8F8F8F8u, delta);
 }
 
-/* IQ1_S, 50 bytes: @0 f16 d; @2 qs[32]; @34 u16 qh[8]: three high bits of four grid numbers, a scale of 3, the delta's sign.
- * scale = d (2 n + 1) / 8 */
+/* IQ1_S, 50 bytes: @0 f16 d; @2 qs[32]; @34 u16 qh[8]: three high bits of four grid numbers, a scale of 3,
+ * the delta's sign. scale = d (2 n + 1) / 8 */
 DEV void quant_unpack_iq1_s(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 50;
     uint32_t k = ib & 7, qh = load_u16(p + 34 + 2 * k);
@@ -412,8 +436,8 @@ DEV void quant_unpack_iq1_s(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_set(o, s, s);
 }
 
-/* IQ1_M, 56 bytes: @0 qs[32]; @32 qh[16]: per group of 8 three high bits and the delta's sign; @48 u16 sc[4]: in each 12 bits
- * of four scales of 3 (16 weights) below 4 bits of the f16 d. scale = d (2 n + 1) / 8 */
+/* IQ1_M, 56 bytes: @0 qs[32]; @32 qh[16]: per group of 8 three high bits and the delta's sign; @48 u16 sc[4]:
+ * in each 12 bits of four scales of 3 (16 weights) below 4 bits of the f16 d. scale = d (2 n + 1) / 8 */
 DEV void quant_unpack_iq1_m(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 56;
     uint32_t k = ib & 7, h = 0;
@@ -438,14 +462,17 @@ DEV void quant_unpack_iq4_xs(quant_block *o, const uint8_t *row, uint32_t ib) {
     quant_scale_set(o, s, s);
 }
 
-/* ---- the list ---------------------------------------------------------------------------------------------------- */
+/* ---- the list ---- */
 
-/* X(TYPE, name, n_sub, has_min): every quantised weight type, the number of scales in 32 weights, whether it has minima. */
-#define QUANT_TYPES(X)                                                                                            \
-    X(Q4_0, q4_0, 1, 0) X(Q4_1, q4_1, 1, 1) X(Q5_0, q5_0, 1, 0) X(Q5_1, q5_1, 1, 1) X(Q8_0, q8_0, 1, 0)           \
-    X(Q2_K, q2_k, 2, 1) X(Q3_K, q3_k, 2, 0) X(Q4_K, q4_k, 1, 1) X(Q5_K, q5_k, 1, 1) X(Q6_K, q6_k, 2, 0)           \
-    X(IQ2_XXS, iq2_xxs, 1, 0) X(IQ2_XS, iq2_xs, 2, 0) X(IQ3_XXS, iq3_xxs, 1, 0) X(IQ1_S, iq1_s, 1, 0)             \
-    X(IQ4_NL, iq4_nl, 1, 0) X(IQ3_S, iq3_s, 1, 0) X(IQ2_S, iq2_s, 2, 0) X(IQ4_XS, iq4_xs, 1, 0)                   \
-    X(IQ1_M, iq1_m, 2, 0) X(TQ1_0, tq1_0, 1, 0) X(TQ2_0, tq2_0, 1, 0) X(MXFP4, mxfp4, 1, 0)                       \
-    X(NVFP4, nvfp4, 2, 0) X(Q1_0, q1_0, 1, 0) X(Q2_0, q2_0, 1, 0)
+/* X(TYPE, name, n_sub, has_min): every quantised weight type, the number of scales in 32 weights, whether it
+ * has minima. */
+#define QUANT_TYPES(X)                                                                                       \
+    X(Q4_0, q4_0, 1, 0)                                                                                      \
+    X(Q4_1, q4_1, 1, 1)                                                                                      \
+    X(Q5_0, q5_0, 1, 0) X(Q5_1, q5_1, 1, 1) X(Q8_0, q8_0, 1, 0) X(Q2_K, q2_k, 2, 1) X(Q3_K, q3_k, 2, 0)      \
+        X(Q4_K, q4_k, 1, 1) X(Q5_K, q5_k, 1, 1) X(Q6_K, q6_k, 2, 0) X(IQ2_XXS, iq2_xxs, 1, 0)                \
+            X(IQ2_XS, iq2_xs, 2, 0) X(IQ3_XXS, iq3_xxs, 1, 0) X(IQ1_S, iq1_s, 1, 0) X(IQ4_NL, iq4_nl, 1, 0)  \
+                X(IQ3_S, iq3_s, 1, 0) X(IQ2_S, iq2_s, 2, 0) X(IQ4_XS, iq4_xs, 1, 0) X(IQ1_M, iq1_m, 2, 0)    \
+                    X(TQ1_0, tq1_0, 1, 0) X(TQ2_0, tq2_0, 1, 0) X(MXFP4, mxfp4, 1, 0) X(NVFP4, nvfp4, 2, 0)  \
+                        X(Q1_0, q1_0, 1, 0) X(Q2_0, q2_0, 1, 0)
 #endif

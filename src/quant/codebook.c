@@ -6,16 +6,17 @@
 // Element i of a code with eight 2-bit slots, and of one with four 4-bit slots; VALUE maps a slot to a byte.
 #define SLOT2(c, i) (((uint64_t)(c) >> (2 * (i))) & 3)
 #define SLOT4(c, i) (((uint32_t)(c) >> (4 * (i))) & 15)
-#define EIGHT(VALUE, c)                                                                                           \
-    (VALUE(SLOT2(c, 0)) | VALUE(SLOT2(c, 1)) << 8 | VALUE(SLOT2(c, 2)) << 16 | VALUE(SLOT2(c, 3)) << 24 |         \
-     VALUE(SLOT2(c, 4)) << 32 | VALUE(SLOT2(c, 5)) << 40 | VALUE(SLOT2(c, 6)) << 48 | VALUE(SLOT2(c, 7)) << 56)
-#define FOUR(VALUE, c)                                                                                            \
+#define EIGHT(VALUE, c)                                                                                      \
+    (VALUE(SLOT2(c, 0)) | VALUE(SLOT2(c, 1)) << 8 | VALUE(SLOT2(c, 2)) << 16 | VALUE(SLOT2(c, 3)) << 24 |    \
+     VALUE(SLOT2(c, 4)) << 32 | VALUE(SLOT2(c, 5)) << 40 | VALUE(SLOT2(c, 6)) << 48 |                        \
+     VALUE(SLOT2(c, 7)) << 56)
+#define FOUR(VALUE, c)                                                                                       \
     (VALUE(SLOT4(c, 0)) | VALUE(SLOT4(c, 1)) << 8 | VALUE(SLOT4(c, 2)) << 16 | VALUE(SLOT4(c, 3)) << 24)
 
-#define VALUE_IQ2(s) ((s) * 17 + 8 + ((s) >> 1))               // 8 25 43
-#define VALUE_IQ3XXS(s) (4 + 8 * (s) + ((s) == 7 ? 2u : 0u))   // 4 12 20 28 36 44 52 62
-#define VALUE_IQ3S(s) (2 * (s) + 1)                            // 1 3 5 7 9 11 13 15
-#define VALUE_IQ1(s) (((s) + 255) & 255)                       // -1 0 1
+#define VALUE_IQ2(s) ((s)*17 + 8 + ((s) >> 1))               // 8 25 43
+#define VALUE_IQ3XXS(s) (4 + 8 * (s) + ((s) == 7 ? 2u : 0u)) // 4 12 20 28 36 44 52 62
+#define VALUE_IQ3S(s) (2 * (s) + 1)                          // 1 3 5 7 9 11 13 15
+#define VALUE_IQ1(s) (((s) + 255) & 255)                     // -1 0 1
 
 #define ENTRY(c) EIGHT(VALUE_IQ2, c),
 const uint64_t quant_grid_iq2xxs[256] = {QUANT_CODES_IQ2XXS(ENTRY)};

@@ -1,8 +1,9 @@
 /* Constant tables of the block formats: the codebooks of the i-quants and the two 16-entry value tables.
  *
- * An entry of a grid is its 8 (iq2*, iq1s) or 4 (iq3*) values as bytes of one word, the first value in the lowest byte;
- * iq2* and iq3* hold magnitudes (1..62), iq1s holds -1, 0, 1 as signed bytes. Source of the data: tools/codebook.py.
- * Read-only, from any thread. Device source brings its own copies under the same names. */
+ * An entry of a grid is its 8 (iq2*, iq1s) or 4 (iq3*) values as bytes of one word, the first value in the
+ * lowest byte; iq2* and iq3* hold magnitudes (1..62), iq1s holds -1, 0, 1 as signed bytes. Source of the
+ * data: tools/codebook.py. Read-only, from any thread. Device source brings its own copies under the same
+ * names. */
 #ifndef MICA_QUANT_CODEBOOK_H
 #define MICA_QUANT_CODEBOOK_H
 

@@ -1,5 +1,5 @@
-/* Reference decode. A quantised weight is scale * q rounded to f32, then minus its minimum, rounded: the integer form of
- * block.h read back, so that decode and products cannot disagree about a layout. */
+/* Reference decode. A quantised weight is scale * q rounded to f32, then minus its minimum, rounded: the
+ * integer form of block.h read back, so that decode and products cannot disagree about a layout. */
 #include "quant/block.h"
 #include "quant/quant.h"
 

@@ -17,7 +17,9 @@ const quant_ops *quant_ops_get(cpu_isa isa) {
 }
 
 /* A panel of 64 rows unpacked: a byte a weight, and a scale and a minimum for 16. */
-size_t quant_prompt_scratch_bytes(uint32_t n_col) { return (size_t)(n_col / 256 + 1) * 256 * 64 * 3 / 2; }
+size_t quant_prompt_scratch_bytes(uint32_t n_col) {
+    return (size_t)(n_col / 256 + 1) * 256 * 64 * 3 / 2;
+}
 
 void quant_calls_add(cpu_isa isa, bool prompt, gguf_type type) {
     atomic_fetch_add_explicit(&g_calls[isa][prompt][type], 1, memory_order_relaxed);

@@ -1,4 +1,5 @@
-/* What the files of this room share: the tables of products, one an instruction set, and the counters behind quant_calls. */
+/* What the files of this room share: the tables of products, one an instruction set, and the counters behind
+ * quant_calls. */
 #ifndef MICA_QUANT_INT_H
 #define MICA_QUANT_INT_H
 
@@ -21,7 +22,9 @@ extern const quant_ops quant_ops_avx512; // quant_avx512*.c
 void quant_calls_add(cpu_isa isa, bool prompt, gguf_type type);
 
 /* Segments of rule 3: segment i of a row of n_col weights covers columns [begin, end) in units of 256. */
-static inline uint32_t quant_segment_n(uint32_t n_col) { return n_col / 4096 + (n_col % 4096 != 0); }
+static inline uint32_t quant_segment_n(uint32_t n_col) {
+    return n_col / 4096 + (n_col % 4096 != 0);
+}
 static inline void quant_segment_get(uint32_t *begin, uint32_t *end, uint32_t i, uint32_t n_col) {
     uint64_t unit = n_col / 256 + (n_col % 256 != 0), n = quant_segment_n(n_col);
     uint64_t b = i * unit / n * 256, e = (i + 1) * unit / n * 256;

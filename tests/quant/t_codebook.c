@@ -13,7 +13,9 @@ static const uint32_t g_k[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-static uint32_t ror(uint32_t x, int n) { return x >> n | x << (32 - n); }
+static uint32_t ror(uint32_t x, int n) {
+    return x >> n | x << (32 - n);
+}
 
 static void sha256_block(uint32_t h[8], const uint8_t *p) {
     uint32_t w[64], v[8];
@@ -25,7 +27,8 @@ static void sha256_block(uint32_t h[8], const uint8_t *p) {
     }
     memcpy(v, h, sizeof v);
     for (int i = 0; i < 64; i++) {
-        uint32_t e = ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4], 25), a = ror(v[0], 2) ^ ror(v[0], 13) ^ ror(v[0], 22);
+        uint32_t e = ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4], 25),
+                 a = ror(v[0], 2) ^ ror(v[0], 13) ^ ror(v[0], 22);
         uint32_t t = v[7] + e + ((v[4] & v[5]) ^ (~v[4] & v[6])) + g_k[i] + w[i];
         uint32_t u = a + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
         memmove(v + 1, v, 7 * sizeof *v);
@@ -38,7 +41,8 @@ static void sha256_block(uint32_t h[8], const uint8_t *p) {
 /* Hex digest of n bytes. */
 static const char *sha256(const void *data, size_t n) {
     static char hex[65];
-    uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     size_t at = 0;
     for (; n - at >= 64; at += 64) sha256_block(h, (const uint8_t *)data + at);
     uint8_t tail[128] = {0};
@@ -76,7 +80,8 @@ static void test_signs_are_the_published_ones(void **state) {
     (void)state;
     uint8_t signs[128];
     for (uint32_t i = 0; i < 128; i++) signs[i] = (uint8_t)quant_signs_even(i);
-    assert_string_equal(sha256(signs, sizeof signs), "a76742a603f8beca5212ecce0f1f02f11a4887fd2f7c8b15aca0ea3eb3380c31");
+    assert_string_equal(sha256(signs, sizeof signs),
+                        "a76742a603f8beca5212ecce0f1f02f11a4887fd2f7c8b15aca0ea3eb3380c31");
 }
 
 int main(void) {

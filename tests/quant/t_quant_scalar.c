@@ -1,4 +1,5 @@
-/* The scalar definition against plain double arithmetic on decoded weights: right numbers here, right bits in tests/arith. */
+/* The scalar definition against plain double arithmetic on decoded weights: right numbers here, right bits in
+ * tests/arith. */
 #include "check.h"
 
 #include "base/half.h"
@@ -14,18 +15,26 @@ enum { N_ROW = 3, N_ACT = 4 };
 static void fill_row(uint8_t *w, const gguf_type_info *t, gguf_type type, size_t n_block, uint64_t *seed) {
     for (size_t i = 0; i < n_block * t->bytes; i++) w[i] = (uint8_t)(test_rand(seed) >> 24);
     static const int at[GGUF_TYPE_N][2] = {
-        [GGUF_Q4_1] = {0, 2},   [GGUF_Q5_1] = {0, 2},  [GGUF_Q2_K] = {80, 82},   [GGUF_Q3_K] = {108, 108}, [GGUF_Q4_K] = {0, 2},
-        [GGUF_Q5_K] = {0, 2},   [GGUF_Q6_K] = {208, 208}, [GGUF_TQ1_0] = {52, 52}, [GGUF_TQ2_0] = {64, 64},
+        [GGUF_Q4_1] = {0, 2},     [GGUF_Q5_1] = {0, 2},    [GGUF_Q2_K] = {80, 82},
+        [GGUF_Q3_K] = {108, 108}, [GGUF_Q4_K] = {0, 2},    [GGUF_Q5_K] = {0, 2},
+        [GGUF_Q6_K] = {208, 208}, [GGUF_TQ1_0] = {52, 52}, [GGUF_TQ2_0] = {64, 64},
     };
     for (size_t ib = 0; ib < n_block; ib++) {
         uint8_t *p = w + ib * t->bytes;
         uint16_t h[2] = {f32_to_f16(0.01f + 0.01f * test_randf(seed)), f32_to_f16(0.01f * test_randf(seed))};
-        if (type == GGUF_MXFP4) p[0] = (uint8_t)(118 + p[0] % 8);
-        else if (type == GGUF_NVFP4) for (int i = 0; i < 4; i++) p[i] = (uint8_t)(0x10 + p[i] % 0x20);
-        else if (type == GGUF_IQ1_M) for (int i = 0; i < 4; i++) p[49 + 2 * i] = (uint8_t)((p[49 + 2 * i] & 15) | (h[0] >> 4 * i & 15) << 4);
-        else if (type == GGUF_F32) memcpy(p, &(float){test_randf(seed)}, 4);
-        else if (type == GGUF_F16) memcpy(p, &(uint16_t){f32_to_f16(test_randf(seed))}, 2);
-        else if (type == GGUF_BF16) memcpy(p, &(uint16_t){f32_to_bf16(test_randf(seed))}, 2);
+        if (type == GGUF_MXFP4)
+            p[0] = (uint8_t)(118 + p[0] % 8);
+        else if (type == GGUF_NVFP4)
+            for (int i = 0; i < 4; i++) p[i] = (uint8_t)(0x10 + p[i] % 0x20);
+        else if (type == GGUF_IQ1_M)
+            for (int i = 0; i < 4; i++)
+                p[49 + 2 * i] = (uint8_t)((p[49 + 2 * i] & 15) | (h[0] >> 4 * i & 15) << 4);
+        else if (type == GGUF_F32)
+            memcpy(p, &(float){test_randf(seed)}, 4);
+        else if (type == GGUF_F16)
+            memcpy(p, &(uint16_t){f32_to_f16(test_randf(seed))}, 2);
+        else if (type == GGUF_BF16)
+            memcpy(p, &(uint16_t){f32_to_bf16(test_randf(seed))}, 2);
         else {
             memcpy(p + at[type][0], h, 2);
             if (at[type][1] != at[type][0]) memcpy(p + at[type][1], h + 1, 2);
@@ -45,7 +54,8 @@ static acts acts_new(uint32_t n_col, bool is_float, uint64_t *seed) {
               .back = mem_calloc(N_ACT * ld, 4)};
     for (uint32_t i = 0; i < N_ACT * ld; i++) r.a.x[i] = i % ld < n_col ? test_randf(seed) : NAN;
     if (!is_float) CHECK(quant_ops_get(CPU_SCALAR)->act_rows(&r.a, 0, N_ACT, n_col));
-    for (uint32_t i = 0; i < N_ACT * ld; i++) r.back[i] = is_float ? r.a.x[i] : r.a.d[i / 32] * (float)r.a.q[i];
+    for (uint32_t i = 0; i < N_ACT * ld; i++)
+        r.back[i] = is_float ? r.a.x[i] : r.a.d[i / 32] * (float)r.a.q[i];
     return r;
 }
 
@@ -82,7 +92,8 @@ static void compare(gguf_type type, uint32_t n_col, uint64_t *seed) {
             }
             double bound = 3e-6 * mag + 1e-30;
             if (!(fabs(token[ia][ir] - sum) <= bound) || !(fabs(prompt[ia][ir] - sum) <= bound))
-                print_error("%s n_col %u: token %.9g prompt %.9g double %.9g\n", t->name, n_col, token[ia][ir], prompt[ia][ir], sum);
+                print_error("%s n_col %u: token %.9g prompt %.9g double %.9g\n", t->name, n_col,
+                            token[ia][ir], prompt[ia][ir], sum);
             CHECK(fabs(token[ia][ir] - sum) <= bound && fabs(prompt[ia][ir] - sum) <= bound);
         }
     }
@@ -106,7 +117,8 @@ static void test_products_are_near_double_arithmetic(void **state) {
             uint32_t unit = t->block == 1 ? 37 : t->block;
             compare((gguf_type)id, len[i] * unit, &seed);
         }
-        CHECK(quant_calls(CPU_SCALAR, false, (gguf_type)id) == 11 && quant_calls(CPU_SCALAR, true, (gguf_type)id) == 11);
+        CHECK(quant_calls(CPU_SCALAR, false, (gguf_type)id) == 11 &&
+              quant_calls(CPU_SCALAR, true, (gguf_type)id) == 11);
     }
     CHECK(n_type == 28);
 }
@@ -121,7 +133,8 @@ static void test_activation_blocks_at_the_edges(void **state) {
     for (int i = 0; i < 32; i++) x[i] = (float)i - 15.5f;
     x[31] = 127;
     CHECK(ops->act_rows(&a, 0, 1, 32));
-    CHECK(d[0] == 1 && q[31] == 127 && q[0] == -16 && q[1] == -14 && q[2] == -14 && q[16] == 0 && q[17] == 2 && q[18] == 2);
+    CHECK(d[0] == 1 && q[31] == 127 && q[0] == -16 && q[1] == -14 && q[2] == -14 && q[16] == 0 &&
+          q[17] == 2 && q[18] == 2);
     CHECK(s[0] == s16[0] + s16[1]);
     for (int i = 0; i < 32; i++) x[i] = i & 1 ? -0.0f : 0.0f;
     CHECK(ops->act_rows(&a, 0, 1, 32));

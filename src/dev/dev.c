@@ -1,0 +1,50 @@
+/* Opening a device by kind, and the memory operations of devices that live in host memory. */
+#include "dev/dev_int.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+mica_status dev_open(dev **out, const dev_config *cfg, mica_error *err) {
+    *out = NULL;
+    if (cfg->kind == DEV_CPU) return fail(err, MICA_E_UNSUPPORTED, "device cpu: not built yet");
+    return dev_ref_open(out, cfg, err);
+}
+
+void dev_close(dev *d) {
+    if (d) d->ops->close(d);
+}
+
+mica_status host_alloc(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err) {
+    (void)d;
+    *out = mem_pages_alloc(n_bytes);
+    if (!*out) return fail(err, MICA_E_NOMEM, "%s: allocate %zu bytes: out of memory", what, n_bytes);
+    return MICA_OK;
+}
+
+void host_release(dev *d, void *p) {
+    (void)d;
+    mem_pages_free(p);
+}
+
+mica_status host_bind(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err) {
+    (void)d, (void)n_bytes, (void)err;
+    *out = host;
+    return MICA_OK;
+}
+
+mica_status host_upload(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err) {
+    (void)d, (void)err;
+    memcpy(dst, host, n_bytes);
+    return MICA_OK;
+}
+
+mica_status host_download(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err) {
+    (void)d, (void)err;
+    memcpy(host, src, n_bytes);
+    return MICA_OK;
+}
+
+mica_status host_copy(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err) {
+    return host_upload(d, dst, src, n_bytes, err);
+}

@@ -1,0 +1,25 @@
+/* The definition's state, shared by dev_ref.c and ref_attn.c. */
+#ifndef MICA_DEV_REF_H
+#define MICA_DEV_REF_H
+
+#include "dev/dev_int.h"
+
+typedef struct ref_dev {
+    dev d; // first: a dev * is a ref_dev *
+    const quant_ops *q;
+    expert_source *experts;
+    float *scratch;         // owned: one block for everything below
+    quant_act hidden;       // one row of n_ff_expert, slot of scratch
+    void *panel;            // slot of scratch
+    const char *not_finite; // where the first bad value of a step was seen, NULL: none
+} ref_dev;
+
+/* Quantises rows [0, n_row) of a; remembers `what` when a value is not finite. */
+void ref_quantise(ref_dev *r, const quant_act *a, uint32_t n_row, uint32_t n_col, const char *what);
+/* y[0..w->n_row) = W a[row] in one role. */
+void ref_product(ref_dev *r, float *y, const weight_ref *w, const quant_act *a, uint32_t row, bool prompt);
+
+mica_status ref_rope_kv(dev *d, const rope_kv_args *a, mica_error *err);
+mica_status ref_attn(dev *d, const attn_args *a, mica_error *err);
+
+#endif
