@@ -51,7 +51,10 @@ static void draw_again(EditLine *el) {
         el_set(el, EL_PREP_TERM, 0);
         el_set(el, EL_PREP_TERM, 1);
     }
-    if (g_resized) el_resize(el);
+    if (g_resized) {
+        fputs("\r\033[K", reader_of(el)->screen); // el_resize forgets where the cursor stood
+        el_resize(el);
+    }
     el_set(el, EL_REFRESH);
     g_resumed = g_resized = 0;
 }

@@ -238,7 +238,7 @@ void talk_times(char *out, size_t size_bytes, const answer *a) {
     if (x->n_cached) snprintf(cached, sizeof cached, " (%llu cached)", (unsigned long long)x->n_cached);
     if (x->n_drafted)
         snprintf(drafts, sizeof drafts, ", %.0f %% of drafts taken", 100.0 * (double)x->n_accepted / (double)x->n_drafted);
-    snprintf(out, size_bytes, "prompt %llu tokens%s, %.0f ms, %.1f/s; answer %llu tokens, %.0f ms, %.1f/s%s",
+    snprintf(out, size_bytes, "prompt %llu tokens%s, %.0f ms, %.1f t/s; answer %llu tokens, %.0f ms, %.1f t/s%s",
              (unsigned long long)a->n_prompt, cached, x->prompt_ms,
              per_second(a->n_prompt - x->n_cached, x->prompt_ms), (unsigned long long)x->n_generated, x->decode_ms,
              per_second(x->n_generated, x->decode_ms), drafts);

@@ -100,7 +100,7 @@ void progress_format(char *out, size_t size_bytes, const progress *p, uint64_t d
     char amount[80], left[32], percent[16] = "";
     format_amount(amount, sizeof amount, p->what, done, total, rate);
     format_left(left, sizeof left, done, total, rate);
-    if (total) snprintf(percent, sizeof percent, "%3.0f %%  ", share * 100);
+    if (total) snprintf(percent, sizeof percent, width > 0 ? "%3.0f %%  " : "%.0f %%  ", share * 100);
     const int room = width - (int)(strlen(p->what) + strlen(percent) + strlen(amount) + strlen(left)) - 5;
     char bar[48] = "";
     if (total && room >= 12) {
