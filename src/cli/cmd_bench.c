@@ -16,7 +16,8 @@ typedef struct lengths {
     uint32_t most;
 } lengths;
 
-/* The numbers of a flag without its zeros (they switch a kind of test off); `fallback` when it was not given. */
+/* The numbers of a flag without its zeros (they switch a kind of test off); `fallback` when it was not given.
+ */
 static mica_status lengths_of(lengths *out, const number_list *given, uint32_t fallback, mica_error *err) {
     const size_t n = given->n ? given->n : 1;
     *out = (lengths){.p = mem_alloc(n * sizeof *out->p)};
@@ -65,12 +66,15 @@ static mica_status put_md(const json_t *rows, mica_error *err) {
     (void)err;
     size_t i;
     json_t *v;
-    printf("| test | tokens/s | least | most | GB/s | bound | share |\n| :--- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+    printf("| test | tokens/s | least | most | GB/s | bound | share |\n| :--- | ---: | ---: | ---: | ---: | "
+           "---: | ---: |\n");
     json_array_foreach((json_t *)(uintptr_t)rows, i, v) {
         const bench_row r = row_of(v);
         printf("| %s | %.2f | %.2f | %.2f | ", r.test, r.median, r.min, r.max);
-        if (r.has_bound) printf("%.2f | %.2f | %.0f %% |\n", r.gbps, r.bound, r.share * 100);
-        else printf("- | - | - |\n");
+        if (r.has_bound)
+            printf("%.2f | %.2f | %.0f %% |\n", r.gbps, r.bound, r.share * 100);
+        else
+            printf("- | - | - |\n");
     }
     return MICA_OK;
 }
@@ -82,8 +86,8 @@ static mica_status put_csv(const json_t *rows, mica_error *err) {
     printf("test,depth,median_tps,min_tps,max_tps,gbps,bound_gbps,share\n");
     json_array_foreach((json_t *)(uintptr_t)rows, i, v) {
         const bench_row r = row_of(v);
-        printf("%s,%llu,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g\n", r.test, (unsigned long long)member_u64(v, "depth"), r.median,
-               r.min, r.max, r.gbps, r.bound, r.share);
+        printf("%s,%llu,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g\n", r.test, (unsigned long long)member_u64(v, "depth"),
+               r.median, r.min, r.max, r.gbps, r.bound, r.share);
     }
     return MICA_OK;
 }
@@ -137,13 +141,21 @@ mica_status cmd_bench(const options *o, mica_error *err) {
     TRY_GOTO(lengths_of(&prompt, &o->n_prompt, 512, err), done);
     TRY_GOTO(lengths_of(&gen, &o->n_gen, 128, err), done);
     TRY_GOTO(depths_of(&depth, &o->depth, err), done);
-    if (prompt.n + gen.n == 0) TRY_GOTO(fail(err, MICA_E_ARG, "-p and -n: both 0: nothing is left to time"), done);
+    if (prompt.n + gen.n == 0)
+        TRY_GOTO(fail(err, MICA_E_ARG, "-p and -n: both 0: nothing is left to time"), done);
     const uint32_t longest = prompt.most > gen.most ? prompt.most : gen.most;
     if (longest > INT32_MAX - depth.most)
-        TRY_GOTO(fail(err, MICA_E_ARG, "-d: %u: with a test of %u tokens there is no such context", depth.most, longest), done);
+        TRY_GOTO(fail(err, MICA_E_ARG, "-d: %u: with a test of %u tokens there is no such context",
+                      depth.most, longest),
+                 done);
     st = bench(o,
-               &(mica_bench_options){.n_prompt = prompt.p, .n_n_prompt = prompt.n, .n_gen = gen.p, .n_n_gen = gen.n,
-                                     .depth = depth.p, .n_depth = depth.n, .repeats = (uint32_t)o->repeats},
+               &(mica_bench_options){.n_prompt = prompt.p,
+                                     .n_n_prompt = prompt.n,
+                                     .n_gen = gen.p,
+                                     .n_n_gen = gen.n,
+                                     .depth = depth.p,
+                                     .n_depth = depth.n,
+                                     .repeats = (uint32_t)o->repeats},
                depth.most + longest, err);
 done:
     mem_free(prompt.p);

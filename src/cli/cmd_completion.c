@@ -1,4 +1,5 @@
-/* `mica completion`: scripts for three shells, made from the tables. Model names come from `mica list` when asked. */
+/* `mica completion`: scripts for three shells, made from the tables. Model names come from `mica list` when
+ * asked. */
 #include "cli/command.h"
 
 #include "base/status.h"
@@ -95,7 +96,8 @@ static void completion_bash(void) {
            "    case \"$command:$prev\" in\n"
            "    *:-m|*:--model|rm:*)\n"
            "        compopt -o default\n"
-           "        COMPREPLY=($(compgen -W \"$(mica list 2>/dev/null | awk 'NR > 1 { print $1 }')\" -- \"$cur\")); return ;;\n"
+           "        COMPREPLY=($(compgen -W \"$(mica list 2>/dev/null | awk 'NR > 1 { print $1 }')\" -- "
+           "\"$cur\")); return ;;\n"
            "    completion:*) COMPREPLY=($(compgen -W \"bash zsh fish\" -- \"$cur\")); return ;;\n"
            "    help:*) COMPREPLY=($(compgen -W \"");
     bash_first_words();
@@ -104,7 +106,8 @@ static void completion_bash(void) {
            "    case \"$command\" in\n");
     for (int id = 0; id < CMD_N; id++) bash_command_case(command_at((command_id)id));
     printf("    esac\n"
-           "    if [[ \"$cur\" == -* ]]; then COMPREPLY=($(compgen -W \"$flags\" -- \"$cur\")); else compopt -o default; fi\n"
+           "    if [[ \"$cur\" == -* ]]; then COMPREPLY=($(compgen -W \"$flags\" -- \"$cur\")); else compopt "
+           "-o default; fi\n"
            "}\n"
            "complete -F _mica mica\n");
 }
@@ -130,7 +133,10 @@ static void fish_quoted(const char *s) {
 static void fish_flag(void *user, const char *name, size_t n, const option_view *v) {
     const char *condition = user;
     const bool is_long = n > 2 && name[1] == '-';
-    printf("complete -c mica -n '%s' %s %.*s", condition, is_long ? "-l" : n == 2 ? "-s" : "-o",
+    printf("complete -c mica -n '%s' %s %.*s", condition,
+           is_long  ? "-l"
+           : n == 2 ? "-s"
+                    : "-o",
            (int)(is_long ? n - 2 : n - 1), name + (is_long ? 2 : 1));
     if (v->value) printf(v->takes_file ? " -r -F" : " -x");
     if (v->choices) {
@@ -138,7 +144,8 @@ static void fish_flag(void *user, const char *name, size_t n, const option_view 
         for (const char *p = v->choices; *p; p++) putchar(*p == '|' ? ' ' : *p);
         putchar('\'');
     }
-    if (strcmp(v->name, "--model") == 0) printf(" -a '(mica list 2>/dev/null | awk \"NR > 1 { print \\\\$1 }\")'");
+    if (strcmp(v->name, "--model") == 0)
+        printf(" -a '(mica list 2>/dev/null | awk \"NR > 1 { print \\\\$1 }\")'");
     printf(" -d ");
     fish_quoted(v->help);
     putchar('\n');
@@ -148,10 +155,11 @@ static void fish_command(const command *c) {
     char condition[160];
     const char *space = strchr(c->name, ' ');
     if (space) {
-        printf("complete -c mica -n '__fish_seen_subcommand_from %.*s' -f -a %s -d ", (int)(space - c->name), c->name,
-               space + 1);
+        printf("complete -c mica -n '__fish_seen_subcommand_from %.*s' -f -a %s -d ", (int)(space - c->name),
+               c->name, space + 1);
         fish_quoted(c->summary);
-        snprintf(condition, sizeof condition, "__fish_seen_subcommand_from %.*s; and __fish_seen_subcommand_from %s",
+        snprintf(condition, sizeof condition,
+                 "__fish_seen_subcommand_from %.*s; and __fish_seen_subcommand_from %s",
                  (int)(space - c->name), c->name, space + 1);
     } else {
         printf("complete -c mica -n __fish_use_subcommand -f -a %s -d ", c->name);

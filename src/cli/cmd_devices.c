@@ -14,7 +14,8 @@ static void put_device(table *t, const json_t *d) {
     table_put(t, "%s", member_text(d, "name"));
     table_put(t, "%s", member_text(d, "arch"));
     table_put(t, "%s", member_u64(d, "vram_total") ? print_bytes(total, member_u64(d, "vram_total")) : "-");
-    table_put(t, "%s", member_u64(d, "vram_total") ? print_bytes(free_bytes, member_u64(d, "vram_free")) : "-");
+    table_put(t, "%s",
+              member_u64(d, "vram_total") ? print_bytes(free_bytes, member_u64(d, "vram_free")) : "-");
     table_put(t, "%s", member_true(d, "usable") ? "usable" : member_text(d, "reason"));
 }
 
@@ -45,14 +46,17 @@ static uint64_t put_selftest(const json_t *list, bool show, mica_error *err, mic
             table_put(&t, "%s", member_text(row, "kernel"));
             table_put(&t, "%llu", (unsigned long long)member_u64(row, "cases"));
             table_put(&t, "%llu", (unsigned long long)member_u64(row, "mismatches"));
-            if (json_is_number(json_object_get(row, "gbps"))) table_put(&t, "%.1f", member_real(row, "gbps"));
-            else table_put(&t, "-");
+            if (json_is_number(json_object_get(row, "gbps")))
+                table_put(&t, "%.1f", member_real(row, "gbps"));
+            else
+                table_put(&t, "-");
         }
     }
     if (show) {
         putchar('\n');
         *st = table_print(stdout, &t, err);
-        printf("\n%s\n", n_wrong ? "kernels differ from their definition" : "all kernels equal their definition");
+        printf("\n%s\n",
+               n_wrong ? "kernels differ from their definition" : "all kernels equal their definition");
     }
     table_fini(&t);
     return n_wrong;
@@ -64,8 +68,10 @@ mica_status cmd_devices(const options *o, mica_error *err) {
     json_t *list = NULL;
     TRY_GOTO(mica_devices(&text, o->selftest, err), done);
     TRY_GOTO(print_parse(&list, text, err), done);
-    if (o->json) print_json_text(text);
-    else TRY_GOTO(put_devices(list, err), done);
+    if (o->json)
+        print_json_text(text);
+    else
+        TRY_GOTO(put_devices(list, err), done);
     if (o->selftest && put_selftest(list, !o->json, err, &st) > 0) exit_failed_check();
 done:
     json_decref(list);

@@ -23,8 +23,10 @@ mica_status cmd_env(const options *o, mica_error *err) {
     json_array_foreach(list, i, v) {
         const bool is_set = !json_is_null(json_object_get(v, "value"));
         table_put(&t, "%s", member_text(v, "name"));
-        if (is_set) table_put(&t, "%s", member_text(v, "value"));
-        else table_put(&t, "(%s)", member_text(v, "default"));
+        if (is_set)
+            table_put(&t, "%s", member_text(v, "value"));
+        else
+            table_put(&t, "(%s)", member_text(v, "default"));
         table_put(&t, "%s", member_text(v, "meaning"));
     }
     st = table_print(stdout, &t, err);

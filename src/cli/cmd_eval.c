@@ -1,4 +1,5 @@
-/* `mica eval`: the library does the work and gives JSON; here are the flags each kind needs and a few lines for people. */
+/* `mica eval`: the library does the work and gives JSON; here are the flags each kind needs and a few lines
+ * for people. */
 #include "cli/command.h"
 #include "cli/exit.h"
 #include "cli/open.h"
@@ -60,7 +61,10 @@ mica_status cmd_eval_logits(const options *o, mica_error *err) {
     if (!ids) return fail(err, MICA_E_NOMEM, "--tokens: %zu ids: out of memory", n);
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)o->tokens.p[i];
     TRY_GOTO(open_model(&x, o, NULL, err), done);
-    const mica_eval_logits_options e = {.ids = ids, .n = n, .all_positions = o->positions == 1, .top = (uint32_t)o->top,
+    const mica_eval_logits_options e = {.ids = ids,
+                                        .n = n,
+                                        .all_positions = o->positions == 1,
+                                        .top = (uint32_t)o->top,
                                         .split_at = (uint32_t)o->split_at};
     TRY_GOTO(mica_eval_logits(&text, x.session, &e, err), done);
     st = put_result(text, o, show_logits, err);
@@ -153,16 +157,18 @@ static mica_status show_members(const json_t *v, mica_error *err) {
     table_put(&t, "value");
     json_object_foreach((json_t *)(uintptr_t)v, name, one) {
         table_put(&t, "%s", name);
-        if (json_is_integer(one)) table_put(&t, "%lld", (long long)json_integer_value(one));
-        else put_or_dash(&t, "%.9g", one);
+        if (json_is_integer(one))
+            table_put(&t, "%lld", (long long)json_integer_value(one));
+        else
+            put_or_dash(&t, "%.9g", one);
     }
     mica_status st = table_print(stdout, &t, err);
     table_fini(&t);
     return st;
 }
 
-typedef mica_status score_fn(char **json, mica_session *s, const char *path, mica_progress_fn *progress, void *user,
-                             mica_error *err);
+typedef mica_status score_fn(char **json, mica_session *s, const char *path, mica_progress_fn *progress,
+                             void *user, mica_error *err);
 
 /* What tasks and ppl share: one model, one file, progress. */
 static mica_status score(const options *o, const char *path, score_fn *run, show_fn *show, mica_error *err) {

@@ -10,7 +10,10 @@ enum { FLAG_COLUMN = 30, PAGE_WIDTH = 100 };
 /* "-c, --context N" */
 static void flag_heading(char *out, size_t size_bytes, const option_view *v) {
     snprintf(out, size_bytes, "%s%s%s%s%s", v->shorter ? v->shorter : "", v->shorter ? ", " : "", v->name,
-             v->value ? " " : "", v->choices ? v->choices : v->value ? v->value : "");
+             v->value ? " " : "",
+             v->choices ? v->choices
+             : v->value ? v->value
+                        : "");
 }
 
 /* `text` broken between words to PAGE_WIDTH, each line but the first after `indent` blanks. */
@@ -37,8 +40,10 @@ static void put_flag(FILE *to, const option_view *v) {
     char head[96];
     flag_heading(head, sizeof head, v);
     const int n = fprintf(to, "  %s", head);
-    if (n + 2 > FLAG_COLUMN) fprintf(to, "\n%*s", FLAG_COLUMN, "");
-    else fprintf(to, "%*s", FLAG_COLUMN - n, "");
+    if (n + 2 > FLAG_COLUMN)
+        fprintf(to, "\n%*s", FLAG_COLUMN, "");
+    else
+        fprintf(to, "%*s", FLAG_COLUMN - n, "");
     put_wrapped(to, v->help, FLAG_COLUMN);
 }
 
@@ -81,9 +86,12 @@ static void help_overview(FILE *to) {
           "  mica run -m smollm2-135m                        talk to it\n"
           "  mica run -m model.gguf -p \"Hello\" --temp 0      one answer, always the same\n"
           "\n"
-          "`mica help COMMAND` lists the flags of a command. Text goes to standard output, all else to standard\n"
-          "error. Exit codes: 0 ok, 1 a check failed, 2 usage, 3 file, 4 malformed model, 5 unsupported model, 6 does\n"
-          "not fit, 7 device, 8 port in use, 9 network or disk, 70 internal error, 130 Ctrl-C, 143 terminated.\n",
+          "`mica help COMMAND` lists the flags of a command. Text goes to standard output, all else to "
+          "standard\n"
+          "error. Exit codes: 0 ok, 1 a check failed, 2 usage, 3 file, 4 malformed model, 5 unsupported "
+          "model, 6 does\n"
+          "not fit, 7 device, 8 port in use, 9 network or disk, 70 internal error, 130 Ctrl-C, 143 "
+          "terminated.\n",
           to);
 }
 
@@ -94,9 +102,12 @@ static void put_troff(FILE *to, const char *s) {
     bool at_start = true;
     for (; *s; s++) {
         if (at_start && (*s == '.' || *s == '\'')) fputs("\\&", to);
-        if (*s == '\\') fputs("\\e", to);
-        else if (*s == '-') fputs("\\-", to);
-        else fputc(*s, to);
+        if (*s == '\\')
+            fputs("\\e", to);
+        else if (*s == '-')
+            fputs("\\-", to);
+        else
+            fputc(*s, to);
         at_start = *s == '\n';
     }
 }
@@ -151,9 +162,12 @@ static void help_man(FILE *to) {
     for (int id = 0; id < CMD_N; id++) man_command(to, command_at((command_id)id));
     fputs(".SH SHARED FLAGS\n", to);
     man_shared(to);
-    fputs(".SH EXIT STATUS\n0 ok, 1 a check failed, 2 usage, 3 file missing or unreadable, 4 malformed model, 5 unsupported\n"
-          "architecture or type, 6 does not fit in memory, 7 no usable device, 8 port in use, 9 network or disk, 70 internal\n"
-          "error, 130 Ctrl\\-C, 143 SIGTERM.\n.SH ENVIRONMENT\n.B mica env\nlists the variables that are read.\n",
+    fputs(".SH EXIT STATUS\n0 ok, 1 a check failed, 2 usage, 3 file missing or unreadable, 4 malformed "
+          "model, 5 unsupported\n"
+          "architecture or type, 6 does not fit in memory, 7 no usable device, 8 port in use, 9 network or "
+          "disk, 70 internal\n"
+          "error, 130 Ctrl\\-C, 143 SIGTERM.\n.SH ENVIRONMENT\n.B mica env\nlists the variables that are "
+          "read.\n",
           to);
 }
 

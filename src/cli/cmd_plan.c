@@ -25,7 +25,8 @@ static mica_status put_tier(const json_t *tier, mica_error *err) {
         table_put(&t, "  %s", member_text(item, "what"));
         if (json_is_integer(json_object_get(item, "count")))
             table_put(&t, "%llu", (unsigned long long)member_u64(item, "count"));
-        else table_put(&t, "-");
+        else
+            table_put(&t, "-");
         table_put(&t, "%s", print_bytes(bytes, member_u64(item, "bytes")));
     }
     table_put(&t, "  sum");
@@ -42,15 +43,17 @@ static mica_status put_plan(const json_t *plan, mica_error *err) {
     json_t *tier;
     json_array_foreach(json_object_get(plan, "tiers"), i, tier) TRY(put_tier(tier, err));
     if (member_u64(experts, "total") > 0)
-        printf("experts: %llu, of them in VRAM %llu, RAM %llu, SSD %llu\n",
-               (unsigned long long)member_u64(experts, "total"), (unsigned long long)member_u64(experts, "vram"),
-               (unsigned long long)member_u64(experts, "ram"), (unsigned long long)member_u64(experts, "ssd"));
+        printf(
+            "experts: %llu, of them in VRAM %llu, RAM %llu, SSD %llu\n",
+            (unsigned long long)member_u64(experts, "total"), (unsigned long long)member_u64(experts, "vram"),
+            (unsigned long long)member_u64(experts, "ram"), (unsigned long long)member_u64(experts, "ssd"));
     printf("context: %llu tokens\n%s\n", (unsigned long long)member_u64(plan, "context"),
            member_true(plan, "fits") ? "fits" : "does not fit");
     return MICA_OK;
 }
 
-/* The line of a plan that does not fit: what the fullest tier lacks, and the nearest configuration that fits. */
+/* The line of a plan that does not fit: what the fullest tier lacks, and the nearest configuration that fits.
+ */
 static mica_status fail_fit(const json_t *plan, mica_error *err) {
     char need_text[16], have_text[16], nearest[200] = "";
     const char *device = "memory";
@@ -70,11 +73,13 @@ static mica_status fail_fit(const json_t *plan, mica_error *err) {
     }
     const json_t *near = json_object_get(plan, "nearest");
     char *text = json_is_null(near) ? NULL : json_dumps(near, JSON_ENCODE_ANY | JSON_COMPACT);
-    if (json_is_string(near)) snprintf(nearest, sizeof nearest, ": nearest that fits: %s", json_string_value(near));
-    else if (text) snprintf(nearest, sizeof nearest, ": nearest that fits: %s", text);
+    if (json_is_string(near))
+        snprintf(nearest, sizeof nearest, ": nearest that fits: %s", json_string_value(near));
+    else if (text)
+        snprintf(nearest, sizeof nearest, ": nearest that fits: %s", text);
     free(text);
-    return fail(err, MICA_E_FIT, "%s: does not fit: %s needed, %s there%s", device, print_bytes(need_text, worst_need),
-                print_bytes(have_text, worst_have), nearest);
+    return fail(err, MICA_E_FIT, "%s: does not fit: %s needed, %s there%s", device,
+                print_bytes(need_text, worst_need), print_bytes(have_text, worst_have), nearest);
 }
 
 mica_status cmd_plan(const options *o, mica_error *err) {
@@ -86,8 +91,10 @@ mica_status cmd_plan(const options *o, mica_error *err) {
     TRY_GOTO(open_load_options(&lo, o, path, err), done);
     TRY_GOTO(mica_plan(&text, &lo, err), done);
     TRY_GOTO(print_parse(&plan, text, err), done);
-    if (o->json) print_json_text(text);
-    else TRY_GOTO(put_plan(plan, err), done);
+    if (o->json)
+        print_json_text(text);
+    else
+        TRY_GOTO(put_plan(plan, err), done);
     if (!member_true(plan, "fits")) st = fail_fit(plan, err);
 done:
     json_decref(plan);

@@ -10,8 +10,8 @@
 mica_status cmd_pull(const options *o, mica_error *err) {
     progress bar = {0};
     char *path = NULL;
-    const mica_pull_options pull = {.what = o->args.p[0], .cancel = interrupt_flag(), .progress = progress_show,
-                                    .progress_user = &bar};
+    const mica_pull_options pull = {
+        .what = o->args.p[0], .cancel = interrupt_flag(), .progress = progress_show, .progress_user = &bar};
     interrupt_defer(true); // the part that came is kept in order
     mica_status st = mica_pull(&path, &pull, err);
     progress_end(&bar);
@@ -42,7 +42,8 @@ mica_status cmd_list(const options *o, mica_error *err) {
     json_array_foreach(list, i, v) {
         char size[16];
         table_put(&t, "%s", member_text(v, "name"));
-        table_put(&t, "%s%s", print_bytes(size, member_u64(v, "bytes")), member_true(v, "complete") ? "" : " (partial)");
+        table_put(&t, "%s%s", print_bytes(size, member_u64(v, "bytes")),
+                  member_true(v, "complete") ? "" : " (partial)");
         table_put(&t, "%s", member_text(v, "path"));
     }
     st = table_print(stdout, &t, err);

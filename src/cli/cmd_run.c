@@ -1,5 +1,5 @@
-/* `mica run`: one answer to a prompt from a flag, a file or a pipe, or a conversation. Input is read before the model is
- * loaded: a missing file should not cost the wait. */
+/* `mica run`: one answer to a prompt from a flag, a file or a pipe, or a conversation. Input is read before
+ * the model is loaded: a missing file should not cost the wait. */
 #include "cli/command.h"
 #include "cli/exit.h"
 #include "cli/interactive.h"
@@ -23,7 +23,8 @@ static mica_status take_prompt(strbuf *text, bool *has, const options *o, mica_e
     }
     TRY(input_read(text, o->file ? o->file : "-", err));
     if (text->n == 0)
-        return fail(err, MICA_E_ARG, "%s: empty: there is nothing to answer", o->file ? o->file : "standard input");
+        return fail(err, MICA_E_ARG, "%s: empty: there is nothing to answer",
+                    o->file ? o->file : "standard input");
     // The newline that ends a text file or an echo is no part of the question.
     if (!o->raw && text->n > 0 && text->p[text->n - 1] == '\n') text->p[--text->n] = 0;
     if (!o->raw && text->n > 0 && text->p[text->n - 1] == '\r') text->p[--text->n] = 0;
@@ -45,9 +46,11 @@ static mica_status answer_once(talk *t, const strbuf *text, mica_error *err) {
     TRY(talk_ask(t, strbuf_cstr(text), text->n, &a, err));
     talk_times(times, sizeof times, &a);
     term_note("%s; load %.0f ms", times, t->model->load_ms);
-    const bool is_full = a.finish == MICA_FINISH_LENGTH && mica_session_length(t->model->session) >= t->model->info.n_ctx;
+    const bool is_full =
+        a.finish == MICA_FINISH_LENGTH && mica_session_length(t->model->session) >= t->model->info.n_ctx;
     if (is_full) term_note("the context of %u tokens is full: -c gives a longer one", t->model->info.n_ctx);
-    if (a.finish == MICA_FINISH_CANCELLED && interrupt_signal()) return fail(err, MICA_E_CANCELLED, "answer: stopped");
+    if (a.finish == MICA_FINISH_CANCELLED && interrupt_signal())
+        return fail(err, MICA_E_CANCELLED, "answer: stopped");
     return MICA_OK;
 }
 
@@ -63,7 +66,8 @@ mica_status cmd_run(const options *o, mica_error *err) {
     TRY_GOTO(open_model(&model, o, NULL, err), done);
     interrupt_defer(true); // from here on Ctrl-C stops an answer, and what there is of it counts
     TRY_GOTO(talk_init(&t, &model, o, err), done);
-    if (t.seed_is_random && t.sampling.temperature > 0) term_note("seed %llu", (unsigned long long)t.sampling.seed);
+    if (t.seed_is_random && t.sampling.temperature > 0)
+        term_note("seed %llu", (unsigned long long)t.sampling.seed);
     st = has_prompt ? answer_once(&t, &text, err) : interactive_run(&t, err);
 done:
     strbuf_fini(&text);

@@ -35,7 +35,8 @@ static void put_presets(const json_t *list) {
 
 static mica_status check_flags(const options *o, mica_error *err) {
     if (!o->preset) return fail(err, MICA_E_ARG, "--preset: missing: `mica synth --presets` lists them");
-    if (!o->output && !o->dry_run) return fail(err, MICA_E_ARG, "-o: missing: name the file to write, or --dry-run");
+    if (!o->output && !o->dry_run)
+        return fail(err, MICA_E_ARG, "-o: missing: name the file to write, or --dry-run");
     return MICA_OK;
 }
 

@@ -37,8 +37,10 @@ mica_status cmd_template(const options *o, mica_error *err) {
         json_t *list = json_array();
         for (size_t i = 0; i < ids.n; i++) json_array_append_new(list, json_integer(ids.ids[i]));
         json_t *v = json_pack("{s:s, s:o}", "prompt", prompt, "ids", list);
-        if (!v) st = fail(err, MICA_E_NOMEM, "prompt: %zu ids: out of memory", ids.n);
-        else print_json(v);
+        if (!v)
+            st = fail(err, MICA_E_NOMEM, "prompt: %zu ids: out of memory", ids.n);
+        else
+            print_json(v);
         json_decref(v);
     } else {
         fputs(prompt, stdout); // exactly the prompt: a newline more would be another one

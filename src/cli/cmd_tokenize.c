@@ -10,7 +10,8 @@
 #include <string.h>
 
 static mica_status take_text(strbuf *text, const options *o, mica_error *err) {
-    if (o->args.n > 0 && o->file) return fail(err, MICA_E_ARG, "-f: given beside a text: one of them is the text");
+    if (o->args.n > 0 && o->file)
+        return fail(err, MICA_E_ARG, "-f: given beside a text: one of them is the text");
     if (o->args.n == 0) return input_read(text, o->file ? o->file : "-", err);
     strbuf_puts(text, o->args.p[0]);
     return text->failed ? fail(err, MICA_E_NOMEM, "text: out of memory") : MICA_OK;
@@ -33,7 +34,8 @@ static mica_status tokens_json(json_t **out, const mica_model *m, const mica_ids
     return st;
 }
 
-/* One token a line: its id and its text as a JSON string, in which blanks and control characters can be seen. */
+/* One token a line: its id and its text as a JSON string, in which blanks and control characters can be seen.
+ */
 static void put_tokens(const json_t *tokens) {
     const json_t *ids = json_object_get(tokens, "ids"), *pieces = json_object_get(tokens, "pieces");
     for (size_t i = 0; i < json_array_size(ids); i++) {
@@ -52,8 +54,10 @@ mica_status cmd_tokenize(const options *o, mica_error *err) {
     TRY_GOTO(open_text(&x, o, err), done);
     TRY_GOTO(mica_tokenize(x.model, strbuf_cstr(&text), text.n, o->special, o->bos, &ids, err), done);
     TRY_GOTO(tokens_json(&tokens, x.model, &ids, err), done);
-    if (o->json) print_json(tokens);
-    else put_tokens(tokens);
+    if (o->json)
+        print_json(tokens);
+    else
+        put_tokens(tokens);
 done:
     json_decref(tokens);
     mica_ids_free(&ids);

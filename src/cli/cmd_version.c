@@ -20,8 +20,8 @@ mica_status cmd_version(const options *o, mica_error *err) {
     cpu_topology_get(&cpu);
     const char *isa = cpu_isa_name(cpu_isa_best());
     if (o->json) {
-        json_t *v = json_pack("{s:s, s:s, s:{s:s, s:s, s:i}}", "version", mica_version(), "compiler", compiler(), "cpu",
-                              "name", cpu.model, "isa", isa, "threads", cpu.n_default);
+        json_t *v = json_pack("{s:s, s:s, s:{s:s, s:s, s:i}}", "version", mica_version(), "compiler",
+                              compiler(), "cpu", "name", cpu.model, "isa", isa, "threads", cpu.n_default);
         print_json(v);
         json_decref(v);
         return MICA_OK;

@@ -1,8 +1,8 @@
 /* The commands: one table of names, help and the function that does it.
  *
- * A command gets its parsed options, prints results to stdout and everything else to stderr, and returns a status;
- * main.c prints the error and makes the exit code. A command whose checks fail without being an error (eval ref, the
- * self-test) returns MICA_OK and calls exit_failed_check. */
+ * A command gets its parsed options, prints results to stdout and everything else to stderr, and returns a
+ * status; main.c prints the error and makes the exit code. A command whose checks fail without being an error
+ * (eval ref, the self-test) returns MICA_OK and calls exit_failed_check. */
 #ifndef MICA_CLI_COMMAND_H
 #define MICA_CLI_COMMAND_H
 
@@ -40,18 +40,19 @@ typedef struct command {
     const char *name;  // "run", or two words: "eval ppl"
     const char *usage; // what follows the name
     const char *summary;
-    const char *text;  // more lines of help, NULL: none
+    const char *text;       // more lines of help, NULL: none
     int min_args, max_args; // of what is no flag; max < 0: any number
     command_fn *run;
 } command;
 
 const command *command_at(command_id id);
-/* The command whose name argv[0..] begins with, and how many words it took (1 or 2); NULL when there is none. */
+/* The command whose name argv[0..] begins with, and how many words it took (1 or 2); NULL when there is none.
+ */
 const command *command_find(int argc, const char *const *argv, int *n_word);
 bool command_is_group(const char *word); // the first word of two-word commands: "eval"
 
-command_fn cmd_run, cmd_bench, cmd_eval_logits, cmd_eval_ref, cmd_eval_tasks, cmd_eval_ppl, cmd_eval_kld, cmd_plan,
-    cmd_devices, cmd_inspect, cmd_tokenize, cmd_detokenize, cmd_template, cmd_pull, cmd_list, cmd_rm, cmd_synth, cmd_env,
-    cmd_version, cmd_completion, cmd_help;
+command_fn cmd_run, cmd_bench, cmd_eval_logits, cmd_eval_ref, cmd_eval_tasks, cmd_eval_ppl, cmd_eval_kld,
+    cmd_plan, cmd_devices, cmd_inspect, cmd_tokenize, cmd_detokenize, cmd_template, cmd_pull, cmd_list,
+    cmd_rm, cmd_synth, cmd_env, cmd_version, cmd_completion, cmd_help;
 
 #endif

@@ -27,7 +27,9 @@ int exit_code(mica_status status) {
     return 70;
 }
 
-void exit_failed_check(void) { g_success = 1; }
+void exit_failed_check(void) {
+    g_success = 1;
+}
 
 /* Only async-signal-safe calls. The colour reset costs a terminal nothing and saves it from staying dim. */
 static void on_signal(int sig) {
@@ -54,11 +56,17 @@ void interrupt_install(void) {
     sigaction(SIGPIPE, &act, NULL);
 }
 
-void interrupt_defer(bool on) { g_defer = on; }
+void interrupt_defer(bool on) {
+    g_defer = on;
+}
 
-mica_cancel_flag *interrupt_flag(void) { return &g_flag; }
+mica_cancel_flag *interrupt_flag(void) {
+    return &g_flag;
+}
 
-int interrupt_signal(void) { return g_signal; }
+int interrupt_signal(void) {
+    return g_signal;
+}
 
 void interrupt_reset(void) {
     if (g_signal == SIGTERM) return;

@@ -38,7 +38,9 @@ static const slash g_slashes[] = {
 };
 enum { N_SLASH = sizeof g_slashes / sizeof g_slashes[0] };
 
-static void say_dim(const char *text) { fprintf(stderr, "%s%s%s\n", term_dim(), text, term_plain()); }
+static void say_dim(const char *text) {
+    fprintf(stderr, "%s%s%s\n", term_dim(), text, term_plain());
+}
 
 /* ---- Answers ---- */
 
@@ -57,7 +59,8 @@ static void after_answer(chat_loop *c, mica_status st, const answer *a, const mi
     }
     talk_times(times, sizeof times, a);
     fprintf(stderr, "%s(%s)%s\n", term_dim(), times, term_plain());
-    if (a->finish == MICA_FINISH_LENGTH && mica_session_length(c->t->model->session) >= c->t->model->info.n_ctx)
+    if (a->finish == MICA_FINISH_LENGTH &&
+        mica_session_length(c->t->model->session) >= c->t->model->info.n_ctx)
         term_note("the context of %u tokens is full: /clear starts over, -c gives a longer one",
                   c->t->model->info.n_ctx);
 }
@@ -101,30 +104,41 @@ static void do_regen(chat_loop *c, const char *rest) {
     mica_error err = {0};
     answer a;
     const mica_status st = talk_again(c->t, &a, &err);
-    if (st == MICA_E_ARG && !json_array_size(c->t->messages)) term_error(&err);
-    else after_answer(c, st, &a, &err);
+    if (st == MICA_E_ARG && !json_array_size(c->t->messages))
+        term_error(&err);
+    else
+        after_answer(c, st, &a, &err);
 }
 
 static void do_system(chat_loop *c, const char *rest) {
     mica_error err = {0};
-    if (c->t->raw) term_note("/system: there is no chat template to hand it to");
-    else if (talk_set_system(c->t, rest, &err) != MICA_OK) term_error(&err);
-    else say_dim(rest[0] ? "(system message set)" : "(no system message)");
+    if (c->t->raw)
+        term_note("/system: there is no chat template to hand it to");
+    else if (talk_set_system(c->t, rest, &err) != MICA_OK)
+        term_error(&err);
+    else
+        say_dim(rest[0] ? "(system message set)" : "(no system message)");
 }
 
 static void do_think(chat_loop *c, const char *rest) {
     mica_error err = {0};
-    if (!rest[0]) term_note("/think: say on, off or an effort");
-    else if (talk_set_think(c->t, rest, &err) != MICA_OK) term_error(&err);
-    else say_dim("(from the next answer on)");
+    if (!rest[0])
+        term_note("/think: say on, off or an effort");
+    else if (talk_set_think(c->t, rest, &err) != MICA_OK)
+        term_error(&err);
+    else
+        say_dim("(from the next answer on)");
 }
 
 static void do_read(chat_loop *c, const char *rest) {
     mica_error err = {0};
     strbuf text = {0};
-    if (!rest[0]) term_note("/read: name a file");
-    else if (input_read(&text, rest, &err) != MICA_OK) term_error(&err);
-    else ask(c, strbuf_cstr(&text), text.n);
+    if (!rest[0])
+        term_note("/read: name a file");
+    else if (input_read(&text, rest, &err) != MICA_OK)
+        term_error(&err);
+    else
+        ask(c, strbuf_cstr(&text), text.n);
     strbuf_fini(&text);
 }
 
@@ -148,16 +162,18 @@ static void run_slash(chat_loop *c, const char *text, size_t n_name) {
         return;
     }
     const char *near = options_nearest(name, names, N_SLASH);
-    if (near) term_note("%s: unknown command: did you mean %s?", name, near);
-    else term_note("%s: unknown command: /help lists them", name);
+    if (near)
+        term_note("%s: unknown command: did you mean %s?", name, near);
+    else
+        term_note("%s: unknown command: /help lists them", name);
 }
 
 /* ---- The loop ---- */
 
 static void greet(const talk *t) {
     const mica_model_info *i = &t->model->info;
-    fprintf(stderr, "%s%s%s, %u tokens of context, %s\n", term_bold(), i->name && i->name[0] ? i->name : i->arch,
-            term_plain(), i->n_ctx, i->device);
+    fprintf(stderr, "%s%s%s, %u tokens of context, %s\n", term_bold(),
+            i->name && i->name[0] ? i->name : i->arch, term_plain(), i->n_ctx, i->device);
     say_dim(t->raw ? "no chat template: each line is a prompt of its own; /help lists the commands"
                    : "/help lists the commands");
 }
@@ -166,11 +182,15 @@ static void take_message(chat_loop *c, const strbuf *message) {
     const char *text = strbuf_cstr(message);
     size_t n_name;
     line_remember(c->line, text);
-    if (is_slash(text, &n_name)) run_slash(c, text, n_name);
-    else ask(c, text, message->n);
+    if (is_slash(text, &n_name))
+        run_slash(c, text, n_name);
+    else
+        ask(c, text, message->n);
 }
 
-static bool is_blank(const char *s) { return s[strspn(s, " \t\n")] == 0; }
+static bool is_blank(const char *s) {
+    return s[strspn(s, " \t\n")] == 0;
+}
 
 mica_status interactive_run(talk *t, mica_error *err) {
     mica_status st = MICA_OK;
@@ -189,10 +209,14 @@ mica_status interactive_run(talk *t, mica_error *err) {
         }
         if (r == LINE_TERMINATED || (r == LINE_INTERRUPTED && again))
             st = fail(err, MICA_E_CANCELLED, "conversation: ended by a signal");
-        else if (r == LINE_INTERRUPTED) say_dim("(Ctrl-C again leaves)");
-        else if (r == LINE_OK && message.failed) st = fail(err, MICA_E_NOMEM, "message: out of memory");
-        else if (r == LINE_OK && !is_blank(strbuf_cstr(&message))) take_message(&c, &message);
-        if (interrupt_signal()) st = fail(err, MICA_E_CANCELLED, "conversation: ended by a signal"); // SIGTERM stays
+        else if (r == LINE_INTERRUPTED)
+            say_dim("(Ctrl-C again leaves)");
+        else if (r == LINE_OK && message.failed)
+            st = fail(err, MICA_E_NOMEM, "message: out of memory");
+        else if (r == LINE_OK && !is_blank(strbuf_cstr(&message)))
+            take_message(&c, &message);
+        if (interrupt_signal())
+            st = fail(err, MICA_E_CANCELLED, "conversation: ended by a signal"); // SIGTERM stays
         if (term_output_error()) break; // nobody can read the answers
     }
     strbuf_fini(&message);

@@ -1,6 +1,6 @@
-/* libedit's own signal handling is off: it forwards signals to the whole process group, and retries a read that Ctrl-C
- * interrupted. So characters are read here, with the signals blocked except inside ppoll: none can slip in between a
- * look at the flag and the wait. */
+/* libedit's own signal handling is off: it forwards signals to the whole process group, and retries a read
+ * that Ctrl-C interrupted. So characters are read here, with the signals blocked except inside ppoll: none
+ * can slip in between a look at the flag and the wait. */
 #include "cli/line.h"
 
 #include "base/home.h"
@@ -23,18 +23,20 @@ enum { HISTORY_LINES = 1000 };
 struct line_reader {
     EditLine *el;
     History *history;
-    FILE *screen;      // standard error, or /dev/tty (owned then)
+    FILE *screen;       // standard error, or /dev/tty (owned then)
     char *history_path; // NULL: in memory only
-    sigset_t waiting;  // the signal mask while a key is awaited
-    bool continued;    // the prompt is that of a further line
-    bool had_text;     // when the last interrupt came
+    sigset_t waiting;   // the signal mask while a key is awaited
+    bool continued;     // the prompt is that of a further line
+    bool had_text;      // when the last interrupt came
 };
 
 static volatile sig_atomic_t g_resized, g_resumed;
 
 static void on_window(int sig) {
-    if (sig == SIGWINCH) g_resized = 1;
-    else g_resumed = 1;
+    if (sig == SIGWINCH)
+        g_resized = 1;
+    else
+        g_resumed = 1;
 }
 
 /* ---- Reading characters ---- */
@@ -125,7 +127,8 @@ static unsigned char insert_paste(EditLine *el, int key) {
 
 static char *prompt_of(EditLine *el) {
     static char text[32];
-    snprintf(text, sizeof text, "\1%s\1%s\1%s\1", term_bold(), reader_of(el)->continued ? ". " : "> ", term_plain());
+    snprintf(text, sizeof text, "\1%s\1%s\1%s\1", term_bold(), reader_of(el)->continued ? ". " : "> ",
+             term_plain());
     return text;
 }
 
@@ -159,7 +162,8 @@ mica_status line_open(line_reader **out, mica_error *err) {
     l->el = el_init("mica", stdin, l->screen, l->screen);
     if (!l->history || !l->el) {
         line_close(l);
-        return fail(err, MICA_E_IO, "line editor: the terminal cannot be set up: -p gives a prompt without it");
+        return fail(err, MICA_E_IO,
+                    "line editor: the terminal cannot be set up: -p gives a prompt without it");
     }
     load_history(l);
     el_set(l->el, EL_CLIENTDATA, l);

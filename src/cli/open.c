@@ -22,8 +22,10 @@ mica_status open_path(char **path, const options *o, mica_error *err) {
     strbuf_puts(&what, o->hf);
     interrupt_defer(true); // the part that came is kept in order
     mica_status st = mica_pull(path,
-                               &(mica_pull_options){.what = strbuf_cstr(&what), .cancel = interrupt_flag(),
-                                                    .progress = progress_show, .progress_user = &bar},
+                               &(mica_pull_options){.what = strbuf_cstr(&what),
+                                                    .cancel = interrupt_flag(),
+                                                    .progress = progress_show,
+                                                    .progress_user = &bar},
                                err);
     interrupt_defer(false);
     progress_end(&bar);
@@ -36,7 +38,8 @@ static mica_status device_of(const char **device, const options *o, mica_error *
     *device = o->device;
     if (o->gpu_layers < 0) return MICA_OK;
     if (o->gpu_layers > 0)
-        return fail(err, MICA_E_DEVICE, "-ngl: %lld: no card can be used: this build runs models on the CPU only",
+        return fail(err, MICA_E_DEVICE,
+                    "-ngl: %lld: no card can be used: this build runs models on the CPU only",
                     (long long)o->gpu_layers);
     if (!o->device) *device = "cpu";
     return MICA_OK;
@@ -135,6 +138,7 @@ mica_status input_read(strbuf *out, const char *path, mica_error *err) {
         }
     }
     if (!is_stdin) close(fd);
-    if (st == MICA_OK && out->failed) st = fail(err, MICA_E_NOMEM, "%s: %zu bytes: out of memory", name, out->n);
+    if (st == MICA_OK && out->failed)
+        st = fail(err, MICA_E_NOMEM, "%s: %zu bytes: out of memory", name, out->n);
     return st;
 }

@@ -17,12 +17,13 @@ mica_status open_path(char **path, const options *o, mica_error *err);
 /* The load options that the flags ask for; `path` is borrowed by them. */
 mica_status open_load_options(mica_load_options *lo, const options *o, const char *path, mica_error *err);
 
-/* Loads with progress on standard error and makes a session; Ctrl-C ends it with MICA_E_CANCELLED. `lo` may be NULL:
- * then it is open_load_options of the path. */
+/* Loads with progress on standard error and makes a session; Ctrl-C ends it with MICA_E_CANCELLED. `lo` may
+ * be NULL: then it is open_load_options of the path. */
 mica_status open_model(opened *out, const options *o, const mica_load_options *lo, mica_error *err);
 mica_status open_text(opened *out, const options *o, mica_error *err); // tokenizer and template alone
 void open_close(opened *x);
 
-/* All of a file, "-" being standard input, onto the end of `out`. At most 256 MiB: the longest context is far below. */
+/* All of a file, "-" being standard input, onto the end of `out`. At most 256 MiB: the longest context is far
+ * below. */
 mica_status input_read(strbuf *out, const char *path, mica_error *err);
 #endif

@@ -1,5 +1,6 @@
-/* The table of flags and the parser that walks it. Numbers are read whole and held to their range here, so that no
- * command meets a value it has to doubt; what needs the model to judge (an effort, a prompt's length) is judged there. */
+/* The table of flags and the parser that walks it. Numbers are read whole and held to their range here, so
+ * that no command meets a value it has to doubt; what needs the model to judge (an effort, a prompt's length)
+ * is judged there. */
 #include "cli/options.h"
 
 #include "base/mem.h"
@@ -39,166 +40,199 @@ typedef struct option_row {
 #define EVALS (C(EVAL_LOGITS) | C(EVAL_REF) | C(EVAL_TASKS) | C(EVAL_PPL) | C(EVAL_KLD))
 #define COMPUTE (C(RUN) | C(BENCH) | EVALS)
 #define TEXTS (C(TOKENIZE) | C(DETOKENIZE) | C(TEMPLATE))
-#define JSONS                                                                                                          \
+#define JSONS                                                                                                \
     (C(RUN) | EVALS | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS | C(LIST) | C(SYNTH) | C(ENV) | C(VERSION))
 #define EVERY ((UINT64_C(1) << CMD_N) - 1)
-#define AT(field) offsetof(options, field)
+#define ROW(g, k, field, who)                                                                                \
+    .group = GROUP_##g, .kind = KIND_##k, .offset = offsetof(options, field), .commands = (who)
 #define NO_CARD "no card can be used: this build runs models on the CPU only"
+#define REFUSED(flag, v)                                                                                     \
+    .kind = KIND_REFUSED, .commands = COMPUTE | C(PLAN), .name = flag, .value = v, .words = NO_CARD
 
+// clang-format off
 static const option_row g_rows[] = {
     // the commands' own
-    {"--prompt", "-p", NULL, KIND_TEXT, GROUP_COMMAND, "TEXT", NULL, 0, 0, C(RUN), AT(prompt),
-     "what to answer (default: a conversation, or standard input when it is no terminal)"},
-    {"--file", "-f", NULL, KIND_FILE, GROUP_COMMAND, "FILE", NULL, 0, 0, C(RUN), AT(file),
-     "read the prompt from FILE, - is standard input"},
-    {"--system", "-sys", "--system-prompt", KIND_TEXT, GROUP_COMMAND, "TEXT", NULL, 0, 0, C(RUN), AT(system),
-     "system message"},
-    {"--raw", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(RUN), AT(raw),
-     "no chat template: the prompt goes in as it is, control tokens in it are recognised"},
-    {"--think", NULL, NULL, KIND_TEXT, GROUP_COMMAND, "on|off|EFFORT", NULL, 0, 0, C(RUN) | C(TEMPLATE), AT(think),
-     "thinking before the answer (default: as the template likes)"},
-    {"--chat-template-kwargs", NULL, NULL, KIND_TEXT, GROUP_COMMAND, "JSON", NULL, 0, 0, C(RUN) | C(TEMPLATE),
-     AT(kwargs), "object of further variables for the template"},
-    {"--predict", "-n", "--n-predict", KIND_INT, GROUP_COMMAND, "N", NULL, -1, INT32_MAX, C(RUN), AT(predict),
-     "most tokens to make; 0: read the prompt only, -1: until the end of the turn (default)"},
-    {"--stop", NULL, NULL, KIND_TEXTS, GROUP_COMMAND, "TEXT", NULL, 0, 0, C(RUN), AT(stop),
-     "end the answer before TEXT; may be given several times"},
-    {"--ignore-eos", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(RUN), AT(ignore_end),
-     "go on after the end of the turn"},
-    {"--draft", NULL, NULL, KIND_INT, GROUP_COMMAND, "N|off", "off=0", 0, 64, C(RUN), AT(draft),
-     "most tokens drafted ahead by the model's own draft block (default: on when it has one)"},
-    {"--draft-min-p", NULL, NULL, KIND_REAL, GROUP_COMMAND, "P", NULL, 0, 1, C(RUN), AT(draft_min_p),
-     "stop drafting below this probability (default 0)"},
-    {"--n-prompt", "-p", NULL, KIND_NUMBERS, GROUP_COMMAND, "N,...", NULL, 0, INT32_MAX, C(BENCH), AT(n_prompt),
-     "prompt lengths to time (default 512; 0: none)"},
-    {"--n-gen", "-n", NULL, KIND_NUMBERS, GROUP_COMMAND, "N,...", NULL, 0, INT32_MAX, C(BENCH), AT(n_gen),
-     "numbers of generated tokens to time (default 128; 0: none)"},
-    {"--depth", "-d", "--n-depth", KIND_NUMBERS, GROUP_COMMAND, "N,...", NULL, 0, INT32_MAX, C(BENCH), AT(depth),
-     "tokens already in the context before each test (default 0)"},
-    {"--repeats", "-r", "--repetitions", KIND_INT, GROUP_COMMAND, "N", NULL, 1, 1000, C(BENCH), AT(repeats),
-     "runs of each test (default 5)"},
-    {"--output", "-o", NULL, KIND_CHOICE, GROUP_COMMAND, "FORMAT", "md|csv|json", 0, 0, C(BENCH), AT(format),
-     "form of the table (default md)"},
-    {"--tokens", NULL, NULL, KIND_NUMBERS, GROUP_COMMAND, "ID,...", NULL, 0, INT32_MAX, C(EVAL_LOGITS), AT(tokens),
-     "the token ids to read"},
-    {"--positions", NULL, NULL, KIND_CHOICE, GROUP_COMMAND, "WHICH", "last|all", 0, 0, C(EVAL_LOGITS), AT(positions),
-     "print the logits after the last id (default) or after each"},
-    {"--top", NULL, NULL, KIND_INT, GROUP_COMMAND, "K", NULL, 1, INT32_MAX, C(EVAL_LOGITS), AT(top),
-     "only the K best, as [id, logit]"},
-    {"--split-at", NULL, NULL, KIND_INT, GROUP_COMMAND, "N", NULL, 1, INT32_MAX, C(EVAL_LOGITS), AT(split_at),
-     "read the first N ids in a call of their own"},
-    {"--ref", NULL, NULL, KIND_FILE, GROUP_COMMAND, "FILE", NULL, 0, 0, C(EVAL_REF), AT(ref),
-     "reference file (.ref.json.gz)"},
-    {"--tasks", NULL, NULL, KIND_FILE, GROUP_COMMAND, "FILE", NULL, 0, 0, C(EVAL_TASKS), AT(tasks),
-     "file of prompts and right answers (.json.gz)"},
-    {"--file", "-f", NULL, KIND_FILE, GROUP_COMMAND, "FILE", NULL, 0, 0, C(EVAL_PPL) | C(EVAL_KLD), AT(file),
-     "text to score"},
-    {"--base", NULL, NULL, KIND_FILE, GROUP_COMMAND, "GGUF", NULL, 0, 0, C(EVAL_KLD), AT(base),
-     "the model to compare with"},
-    {"--selftest", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(DEVICES), AT(selftest),
-     "compare every kernel with the definition on the CPU; exit code 1 when one differs"},
-    {"--all", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(INSPECT), AT(all),
-     "long arrays of the metadata in full"},
-    {"--file", "-f", NULL, KIND_FILE, GROUP_COMMAND, "FILE", NULL, 0, 0, C(TOKENIZE), AT(file),
-     "read the text from FILE, - is standard input"},
-    {"--special", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(TOKENIZE), AT(special),
-     "recognise control tokens in the text (default: all of it is plain text)"},
-    {"--special", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(DETOKENIZE), AT(special),
-     "print the names of control tokens (default: leave them out)"},
-    {"--bos", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(TOKENIZE), AT(bos),
-     "begin with the model's begin-of-text token where its file asks for one"},
-    {"--messages", NULL, NULL, KIND_FILE, GROUP_COMMAND, "FILE", NULL, 0, 0, C(TEMPLATE), AT(messages),
-     "JSON array of chat messages, - is standard input"},
-    {"--tools", NULL, NULL, KIND_FILE, GROUP_COMMAND, "FILE", NULL, 0, 0, C(TEMPLATE), AT(tools),
-     "JSON array of tool definitions"},
-    {"--no-generation-prompt", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(TEMPLATE),
-     AT(no_generation_prompt), "leave out the opening of the assistant's turn"},
-    {"--preset", NULL, NULL, KIND_TEXT, GROUP_COMMAND, "NAME", NULL, 0, 0, C(SYNTH), AT(preset),
-     "shape of the model; --presets lists them"},
-    {"--presets", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(SYNTH), AT(presets), "list the presets"},
-    {"--quant", NULL, NULL, KIND_TEXT, GROUP_COMMAND, "TYPE", NULL, 0, 0, C(SYNTH), AT(quant),
-     "type of the weights, such as q4_k_m or q8_0"},
-    {"--output", "-o", NULL, KIND_FILE, GROUP_COMMAND, "FILE", NULL, 0, 0, C(SYNTH), AT(output), "the file to write"},
-    {"--vocab", NULL, NULL, KIND_FILE, GROUP_COMMAND, "GGUF", NULL, 0, 0, C(SYNTH), AT(vocab),
-     "take the vocabulary and template of this file (default: a dummy one)"},
-    {"--set", NULL, NULL, KIND_TEXTS, GROUP_COMMAND, "KEY=N", NULL, 0, 0, C(SYNTH), AT(set),
-     "another value for a number of the preset; may be given several times"},
-    {"--layers", NULL, NULL, KIND_INT, GROUP_COMMAND, "N", NULL, 1, 4096, C(SYNTH), AT(layers), "number of layers"},
-    {"--experts", NULL, NULL, KIND_INT, GROUP_COMMAND, "N", NULL, 1, 65536, C(SYNTH), AT(experts),
-     "number of experts a layer"},
-    {"--router-skew", NULL, NULL, KIND_REAL, GROUP_COMMAND, "S", NULL, 0, 10, C(SYNTH), AT(router_skew),
-     "Zipf exponent of how often experts are chosen (default 0: evenly)"},
-    {"--mtp", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(SYNTH), AT(mtp), "with the draft block"},
-    {"--dry-run", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(SYNTH), AT(dry_run),
-     "print the sizes, write nothing"},
-    {"--man", NULL, NULL, KIND_FLAG, GROUP_COMMAND, NULL, NULL, 0, 0, C(HELP), AT(man),
-     "all of it as a manual page (troff)"},
+    {ROW(COMMAND, TEXT, prompt, C(RUN)), .name = "--prompt", .shorter = "-p", .value = "TEXT",
+     .help = "what to answer (default: a conversation, or standard input when it is no terminal)"},
+    {ROW(COMMAND, FILE, file, C(RUN)), .name = "--file", .shorter = "-f", .value = "FILE",
+     .help = "read the prompt from FILE, - is standard input"},
+    {ROW(COMMAND, TEXT, system, C(RUN)), .name = "--system", .shorter = "-sys", .aliases = "--system-prompt",
+     .value = "TEXT",
+     .help = "system message"},
+    {ROW(COMMAND, FLAG, raw, C(RUN)), .name = "--raw",
+     .help = "no chat template: the prompt goes in as it is, control tokens in it are recognised"},
+    {ROW(COMMAND, TEXT, think, C(RUN) | C(TEMPLATE)), .name = "--think", .value = "on|off|EFFORT",
+     .help = "thinking before the answer (default: as the template likes)"},
+    {ROW(COMMAND, TEXT, kwargs, C(RUN) | C(TEMPLATE)), .name = "--chat-template-kwargs", .value = "JSON",
+     .help = "object of further variables for the template"},
+    {ROW(COMMAND, INT, predict, C(RUN)), .name = "--predict", .shorter = "-n", .aliases = "--n-predict",
+     .value = "N", .lo = -1, .hi = INT32_MAX,
+     .help = "most tokens to make; 0: read the prompt only, -1: until the end of the turn (default)"},
+    {ROW(COMMAND, TEXTS, stop, C(RUN)), .name = "--stop", .value = "TEXT",
+     .help = "end the answer before TEXT; may be given several times"},
+    {ROW(COMMAND, FLAG, ignore_end, C(RUN)), .name = "--ignore-eos",
+     .help = "go on after the end of the turn"},
+    {ROW(COMMAND, INT, draft, C(RUN)), .name = "--draft", .value = "N|off", .words = "off=0", .hi = 64,
+     .help = "most tokens drafted ahead by the model's own draft block (default: on when it has one)"},
+    {ROW(COMMAND, REAL, draft_min_p, C(RUN)), .name = "--draft-min-p", .value = "P", .hi = 1,
+     .help = "stop drafting below this probability (default 0)"},
+    {ROW(COMMAND, NUMBERS, n_prompt, C(BENCH)), .name = "--n-prompt", .shorter = "-p", .value = "N,...",
+     .hi = INT32_MAX,
+     .help = "prompt lengths to time (default 512; 0: none)"},
+    {ROW(COMMAND, NUMBERS, n_gen, C(BENCH)), .name = "--n-gen", .shorter = "-n", .value = "N,...",
+     .hi = INT32_MAX,
+     .help = "numbers of generated tokens to time (default 128; 0: none)"},
+    {ROW(COMMAND, NUMBERS, depth, C(BENCH)), .name = "--depth", .shorter = "-d", .aliases = "--n-depth",
+     .value = "N,...", .hi = INT32_MAX,
+     .help = "tokens already in the context before each test (default 0)"},
+    {ROW(COMMAND, INT, repeats, C(BENCH)), .name = "--repeats", .shorter = "-r", .aliases = "--repetitions",
+     .value = "N", .lo = 1, .hi = 1000,
+     .help = "runs of each test (default 5)"},
+    {ROW(COMMAND, CHOICE, format, C(BENCH)), .name = "--output", .shorter = "-o", .value = "FORMAT",
+     .words = "md|csv|json",
+     .help = "form of the table (default md)"},
+    {ROW(COMMAND, NUMBERS, tokens, C(EVAL_LOGITS)), .name = "--tokens", .value = "ID,...", .hi = INT32_MAX,
+     .help = "the token ids to read"},
+    {ROW(COMMAND, CHOICE, positions, C(EVAL_LOGITS)), .name = "--positions", .value = "WHICH",
+     .words = "last|all",
+     .help = "print the logits after the last id (default) or after each"},
+    {ROW(COMMAND, INT, top, C(EVAL_LOGITS)), .name = "--top", .value = "K", .lo = 1, .hi = INT32_MAX,
+     .help = "only the K best, as [id, logit]"},
+    {ROW(COMMAND, INT, split_at, C(EVAL_LOGITS)), .name = "--split-at", .value = "N", .lo = 1,
+     .hi = INT32_MAX,
+     .help = "read the first N ids in a call of their own"},
+    {ROW(COMMAND, FILE, ref, C(EVAL_REF)), .name = "--ref", .value = "FILE",
+     .help = "reference file (.ref.json.gz)"},
+    {ROW(COMMAND, FILE, tasks, C(EVAL_TASKS)), .name = "--tasks", .value = "FILE",
+     .help = "file of prompts and right answers (.json.gz)"},
+    {ROW(COMMAND, FILE, file, C(EVAL_PPL) | C(EVAL_KLD)), .name = "--file", .shorter = "-f", .value = "FILE",
+     .help = "text to score"},
+    {ROW(COMMAND, FILE, base, C(EVAL_KLD)), .name = "--base", .value = "GGUF",
+     .help = "the model to compare with"},
+    {ROW(COMMAND, FLAG, selftest, C(DEVICES)), .name = "--selftest",
+     .help = "compare every kernel with the definition on the CPU; exit code 1 when one differs"},
+    {ROW(COMMAND, FLAG, all, C(INSPECT)), .name = "--all",
+     .help = "long arrays of the metadata in full"},
+    {ROW(COMMAND, FILE, file, C(TOKENIZE)), .name = "--file", .shorter = "-f", .value = "FILE",
+     .help = "read the text from FILE, - is standard input"},
+    {ROW(COMMAND, FLAG, special, C(TOKENIZE)), .name = "--special",
+     .help = "recognise control tokens in the text (default: all of it is plain text)"},
+    {ROW(COMMAND, FLAG, special, C(DETOKENIZE)), .name = "--special",
+     .help = "print the names of control tokens (default: leave them out)"},
+    {ROW(COMMAND, FLAG, bos, C(TOKENIZE)), .name = "--bos",
+     .help = "begin with the model's begin-of-text token where its file asks for one"},
+    {ROW(COMMAND, FILE, messages, C(TEMPLATE)), .name = "--messages", .value = "FILE",
+     .help = "JSON array of chat messages, - is standard input"},
+    {ROW(COMMAND, FILE, tools, C(TEMPLATE)), .name = "--tools", .value = "FILE",
+     .help = "JSON array of tool definitions"},
+    {ROW(COMMAND, FLAG, no_generation_prompt, C(TEMPLATE)), .name = "--no-generation-prompt",
+     .help = "leave out the opening of the assistant's turn"},
+    {ROW(COMMAND, TEXT, preset, C(SYNTH)), .name = "--preset", .value = "NAME",
+     .help = "shape of the model; --presets lists them"},
+    {ROW(COMMAND, FLAG, presets, C(SYNTH)), .name = "--presets",
+     .help = "list the presets"},
+    {ROW(COMMAND, TEXT, quant, C(SYNTH)), .name = "--quant", .value = "TYPE",
+     .help = "type of the weights, such as q4_k_m or q8_0"},
+    {ROW(COMMAND, FILE, output, C(SYNTH)), .name = "--output", .shorter = "-o", .value = "FILE",
+     .help = "the file to write"},
+    {ROW(COMMAND, FILE, vocab, C(SYNTH)), .name = "--vocab", .value = "GGUF",
+     .help = "take the vocabulary and template of this file (default: a dummy one)"},
+    {ROW(COMMAND, TEXTS, set, C(SYNTH)), .name = "--set", .value = "KEY=N",
+     .help = "another value for a number of the preset; may be given several times"},
+    {ROW(COMMAND, INT, layers, C(SYNTH)), .name = "--layers", .value = "N", .lo = 1, .hi = 4096,
+     .help = "number of layers"},
+    {ROW(COMMAND, INT, experts, C(SYNTH)), .name = "--experts", .value = "N", .lo = 1, .hi = 65536,
+     .help = "number of experts a layer"},
+    {ROW(COMMAND, REAL, router_skew, C(SYNTH)), .name = "--router-skew", .value = "S", .hi = 10,
+     .help = "Zipf exponent of how often experts are chosen (default 0: evenly)"},
+    {ROW(COMMAND, FLAG, mtp, C(SYNTH)), .name = "--mtp",
+     .help = "with the draft block"},
+    {ROW(COMMAND, FLAG, dry_run, C(SYNTH)), .name = "--dry-run",
+     .help = "print the sizes, write nothing"},
+    {ROW(COMMAND, FLAG, man, C(HELP)), .name = "--man",
+     .help = "all of it as a manual page (troff)"},
 
     // the model and where it runs
-    {"--model", "-m", NULL, KIND_FILE, GROUP_MODEL, "MODEL", NULL, 0, 0, COMPUTE | TEXTS | C(PLAN) | C(INSPECT), AT(model),
-     "GGUF file, the first file of a split model, or a pulled name"},
-    {"-hf", NULL, "--hf-repo", KIND_TEXT, GROUP_MODEL, "ORG/REPO[:QUANT]", NULL, 0, 0,
-     COMPUTE | TEXTS | C(PLAN) | C(INSPECT), AT(hf), "pull this model from Hugging Face unless it is here already"},
-    {"--context", "-c", "--ctx-size", KIND_INT, GROUP_MODEL, "N", NULL, 0, INT32_MAX, COMPUTE | C(PLAN), AT(context),
-     "tokens of context (default 0: the model's own or what fits, at least 4096)"},
-    {"--threads", "-t", NULL, KIND_INT, GROUP_MODEL, "N", NULL, 0, 1024, COMPUTE | C(PLAN), AT(threads),
-     "CPU threads (default 0: one for each fast core this process may use)"},
-    {"--device", "-dev", NULL, KIND_TEXT, GROUP_MODEL, "NAME", NULL, 0, 0, COMPUTE | C(PLAN), AT(device),
-     "auto, cpu, or ref: the scalar definition (default auto)"},
-    {"--gpu-layers", "-ngl", "--n-gpu-layers", KIND_INT, GROUP_MODEL, "N", "auto=-1|all=2147483647", -1, INT32_MAX,
-     COMPUTE | C(PLAN), AT(gpu_layers), "0: as --device cpu; more needs a card that can be used"},
-    {"--isa", NULL, NULL, KIND_TEXT, GROUP_MODEL, "NAME", NULL, 0, 0, COMPUTE, AT(isa),
-     "most that the CPU may use: scalar, avx2 or avx512 (default: the best there is)"},
-    {"--kv", NULL, NULL, KIND_CHOICE, GROUP_MODEL, "TYPE", "f16|f32|int8", 0, 0, COMPUTE | C(PLAN), AT(kv),
-     "type of the KV cache (default f16; eval ref: f32)"},
-    {"--ubatch", "-ub", "--ubatch-size", KIND_INT, GROUP_MODEL, "N", NULL, 1, 65536, COMPUTE | C(PLAN), AT(ubatch),
-     "tokens of the prompt computed at once (default 512)"},
-    {"--parallel", "-np", NULL, KIND_INT, GROUP_MODEL, "N", NULL, 1, 1024, C(PLAN), AT(parallel),
-     "sequences at the same time (default 1)"},
-    {"--ram", NULL, NULL, KIND_SIZE, GROUP_MODEL, "SIZE", NULL, 0, 0, COMPUTE | C(PLAN), AT(ram),
-     "most memory to use, such as 16G (default: what is free)"},
-    {"--exact", NULL, NULL, KIND_FLAG, GROUP_MODEL, NULL, NULL, 0, 0, COMPUTE, AT(exact),
-     "prompts without float matrix units: the same bits on every device"},
-    {"--vram", NULL, NULL, KIND_REFUSED, GROUP_MODEL, "SIZE", NO_CARD, 0, 0, COMPUTE | C(PLAN), 0, ""},
-    {"--vram-reserve", NULL, NULL, KIND_REFUSED, GROUP_MODEL, "SIZE", NO_CARD, 0, 0, COMPUTE | C(PLAN), 0, ""},
-    {"--kv-resident", NULL, NULL, KIND_REFUSED, GROUP_MODEL, "N", NO_CARD, 0, 0, COMPUTE | C(PLAN), 0, ""},
-    {"--n-cpu-moe", "-ncmoe", NULL, KIND_REFUSED, GROUP_MODEL, "N", NO_CARD, 0, 0, COMPUTE | C(PLAN), 0, ""},
-    {"--experts-ram", NULL, NULL, KIND_REFUSED, GROUP_MODEL, "HOW", NO_CARD, 0, 0, COMPUTE | C(PLAN), 0, ""},
-    {"--profile", NULL, NULL, KIND_REFUSED, GROUP_MODEL, "FILE", NO_CARD, 0, 0, COMPUTE | C(PLAN), 0, ""},
+    {ROW(MODEL, FILE, model, COMPUTE | TEXTS | C(PLAN) | C(INSPECT)), .name = "--model", .shorter = "-m",
+     .value = "MODEL",
+     .help = "GGUF file, the first file of a split model, or a pulled name"},
+    {ROW(MODEL, TEXT, hf, COMPUTE | TEXTS | C(PLAN) | C(INSPECT)), .name = "-hf", .aliases = "--hf-repo",
+     .value = "ORG/REPO[:QUANT]",
+     .help = "pull this model from Hugging Face unless it is here already"},
+    {ROW(MODEL, INT, context, COMPUTE | C(PLAN)), .name = "--context", .shorter = "-c",
+     .aliases = "--ctx-size", .value = "N", .hi = INT32_MAX,
+     .help = "tokens of context (default 0: the model's own or what fits, at least 4096)"},
+    {ROW(MODEL, INT, threads, COMPUTE | C(PLAN)), .name = "--threads", .shorter = "-t", .value = "N",
+     .hi = 1024,
+     .help = "CPU threads (default 0: one for each fast core this process may use)"},
+    {ROW(MODEL, TEXT, device, COMPUTE | C(PLAN)), .name = "--device", .shorter = "-dev", .value = "NAME",
+     .help = "auto, cpu, or ref: the scalar definition (default auto)"},
+    {ROW(MODEL, INT, gpu_layers, COMPUTE | C(PLAN)), .name = "--gpu-layers", .shorter = "-ngl",
+     .aliases = "--n-gpu-layers", .value = "N", .words = "auto=-1|all=2147483647", .lo = -1, .hi = INT32_MAX,
+     .help = "0: as --device cpu; more needs a card that can be used"},
+    {ROW(MODEL, TEXT, isa, COMPUTE), .name = "--isa", .value = "NAME",
+     .help = "most that the CPU may use: scalar, avx2 or avx512 (default: the best there is)"},
+    {ROW(MODEL, CHOICE, kv, COMPUTE | C(PLAN)), .name = "--kv", .value = "TYPE", .words = "f16|f32|int8",
+     .help = "type of the KV cache (default f16; eval ref: f32)"},
+    {ROW(MODEL, INT, ubatch, COMPUTE | C(PLAN)), .name = "--ubatch", .shorter = "-ub",
+     .aliases = "--ubatch-size", .value = "N", .lo = 1, .hi = 65536,
+     .help = "tokens of the prompt computed at once (default 512)"},
+    {ROW(MODEL, INT, parallel, C(PLAN)), .name = "--parallel", .shorter = "-np", .value = "N", .lo = 1,
+     .hi = 1024,
+     .help = "sequences at the same time (default 1)"},
+    {ROW(MODEL, SIZE, ram, COMPUTE | C(PLAN)), .name = "--ram", .value = "SIZE",
+     .help = "most memory to use, such as 16G (default: what is free)"},
+    {ROW(MODEL, FLAG, exact, COMPUTE), .name = "--exact",
+     .help = "prompts without float matrix units: the same bits on every device"},
+    {REFUSED("--vram", "SIZE")},
+    {REFUSED("--vram-reserve", "SIZE")},
+    {REFUSED("--kv-resident", "N")},
+    {REFUSED("--n-cpu-moe", "N"), .shorter = "-ncmoe"},
+    {REFUSED("--experts-ram", "HOW")},
+    {REFUSED("--profile", "FILE")},
 
     // sampling
-    {"--temp", NULL, "--temperature", KIND_REAL, GROUP_SAMPLING, "T", NULL, 0, 100, C(RUN), AT(temp),
-     "temperature, 0: always the likeliest token (default: the model's, else 0.8)"},
-    {"--top-k", NULL, NULL, KIND_INT, GROUP_SAMPLING, "K", NULL, 0, INT32_MAX, C(RUN), AT(top_k),
-     "among the K likeliest, 0: all (default: the model's, else 40)"},
-    {"--top-p", NULL, NULL, KIND_REAL, GROUP_SAMPLING, "P", NULL, 0, 1, C(RUN), AT(top_p),
-     "among the likeliest that make up P, 1: all (default: the model's, else 0.95)"},
-    {"--min-p", NULL, NULL, KIND_REAL, GROUP_SAMPLING, "P", NULL, 0, 1, C(RUN), AT(min_p),
-     "at least P times as likely as the likeliest (default: the model's, else 0.05)"},
-    {"--repeat-penalty", NULL, NULL, KIND_REAL, GROUP_SAMPLING, "R", NULL, 0.01, 100, C(RUN), AT(repeat_penalty),
-     "divide the logits of tokens seen lately, 1: off"},
-    {"--presence-penalty", NULL, NULL, KIND_REAL, GROUP_SAMPLING, "A", NULL, -100, 100, C(RUN), AT(presence_penalty),
-     "take A from the logits of tokens seen lately, 0: off"},
-    {"--frequency-penalty", NULL, NULL, KIND_REAL, GROUP_SAMPLING, "A", NULL, -100, 100, C(RUN),
-     AT(frequency_penalty), "the same for each time a token was seen, 0: off"},
-    {"--repeat-last-n", NULL, NULL, KIND_INT, GROUP_SAMPLING, "N", NULL, -1, INT32_MAX, C(RUN), AT(repeat_last_n),
-     "tokens that count as lately, -1: the whole context (default: the model's, else 64)"},
-    {"--seed", "-s", NULL, KIND_INT, GROUP_SAMPLING, "N", NULL, -1, 9.2e18, C(RUN), AT(seed),
-     "the same seed gives the same answer (default -1: a random one, printed)"},
-    {"--seed", NULL, NULL, KIND_INT, GROUP_COMMAND, "N", NULL, 0, 9.2e18, C(SYNTH), AT(seed),
-     "the same seed gives the same file (default 1)"},
+    {ROW(SAMPLING, REAL, temp, C(RUN)), .name = "--temp", .aliases = "--temperature", .value = "T", .hi = 100,
+     .help = "temperature, 0: always the likeliest token (default: the model's, else 0.8)"},
+    {ROW(SAMPLING, INT, top_k, C(RUN)), .name = "--top-k", .value = "K", .hi = INT32_MAX,
+     .help = "among the K likeliest, 0: all (default: the model's, else 40)"},
+    {ROW(SAMPLING, REAL, top_p, C(RUN)), .name = "--top-p", .value = "P", .hi = 1,
+     .help = "among the likeliest that make up P, 1: all (default: the model's, else 0.95)"},
+    {ROW(SAMPLING, REAL, min_p, C(RUN)), .name = "--min-p", .value = "P", .hi = 1,
+     .help = "at least P times as likely as the likeliest (default: the model's, else 0.05)"},
+    {ROW(SAMPLING, REAL, repeat_penalty, C(RUN)), .name = "--repeat-penalty", .value = "R", .lo = 0.01,
+     .hi = 100,
+     .help = "divide the logits of tokens seen lately, 1: off"},
+    {ROW(SAMPLING, REAL, presence_penalty, C(RUN)), .name = "--presence-penalty", .value = "A", .lo = -100,
+     .hi = 100,
+     .help = "take A from the logits of tokens seen lately, 0: off"},
+    {ROW(SAMPLING, REAL, frequency_penalty, C(RUN)), .name = "--frequency-penalty", .value = "A", .lo = -100,
+     .hi = 100,
+     .help = "the same for each time a token was seen, 0: off"},
+    {ROW(SAMPLING, INT, repeat_last_n, C(RUN)), .name = "--repeat-last-n", .value = "N", .lo = -1,
+     .hi = INT32_MAX,
+     .help = "tokens that count as lately, -1: the whole context (default: the model's, else 64)"},
+    {ROW(SAMPLING, INT, seed, C(RUN)), .name = "--seed", .shorter = "-s", .value = "N", .lo = -1,
+     .hi = 9.2e18,
+     .help = "the same seed gives the same answer (default -1: a random one, printed)"},
+    {ROW(COMMAND, INT, seed, C(SYNTH)), .name = "--seed", .value = "N", .hi = 9.2e18,
+     .help = "the same seed gives the same file (default 1)"},
 
     // everywhere
-    {"--json", NULL, NULL, KIND_FLAG, GROUP_GENERAL, NULL, NULL, 0, 0, JSONS, AT(json),
-     "results as JSON on standard output (run: one value a line)"},
-    {"--help", "-h", NULL, KIND_FLAG, GROUP_GENERAL, NULL, NULL, 0, 0, EVERY, AT(help), "this page"},
+    {ROW(GENERAL, FLAG, json, JSONS), .name = "--json",
+     .help = "results as JSON on standard output (run: one value a line)"},
+    {ROW(GENERAL, FLAG, help, EVERY), .name = "--help", .shorter = "-h",
+     .help = "this page"},
 };
+// clang-format on
 #define N_ROW (sizeof g_rows / sizeof g_rows[0])
 static_assert(N_ROW <= OPTION_MAX, "options.seen has one place for each row");
 
 /* ---- Finding rows ---- */
 
-static bool takes(const option_row *r, const command *c) { return (r->commands >> c->id & 1) != 0; }
+static bool takes(const option_row *r, const command *c) {
+    return (r->commands >> c->id & 1) != 0;
+}
 
 static bool among(const char *list, const char *word, size_t n) {
     for (const char *p = list; p && *p;) {
@@ -258,8 +292,8 @@ static mica_status fail_unknown_flag(const command *c, const char *flag, size_t 
     if (other) {
         for (int id = 0; id < CMD_N; id++) {
             if (!takes(other, command_at((command_id)id))) continue;
-            return fail(err, MICA_E_ARG, "%.*s: not a flag of `mica %s`: `mica %s` takes it", (int)n, flag, c->name,
-                        command_at((command_id)id)->name);
+            return fail(err, MICA_E_ARG, "%.*s: not a flag of `mica %s`: `mica %s` takes it", (int)n, flag,
+                        c->name, command_at((command_id)id)->name);
         }
     }
     const char *names[N_ROW * 2];
@@ -272,8 +306,7 @@ static mica_status fail_unknown_flag(const command *c, const char *flag, size_t 
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)n, flag);
     const char *near = options_nearest(word, names, n_name);
-    if (near)
-        return fail(err, MICA_E_ARG, "%.*s: unknown flag: did you mean %s?", (int)n, flag, near);
+    if (near) return fail(err, MICA_E_ARG, "%.*s: unknown flag: did you mean %s?", (int)n, flag, near);
     return fail(err, MICA_E_ARG, "%.*s: unknown flag: `mica help %s` lists them", (int)n, flag, c->name);
 }
 
@@ -283,11 +316,14 @@ static mica_status fail_value(const char *flag, const char *value, const char *w
     return fail(err, MICA_E_ARG, "%s: \"%s\": %s", flag, value, why);
 }
 
-static mica_status check_range(const option_row *r, double v, const char *flag, const char *value, mica_error *err) {
+static mica_status check_range(const option_row *r, double v, const char *flag, const char *value,
+                               mica_error *err) {
     if (v >= r->lo && v <= r->hi) return MICA_OK; // a NaN fails both
     char why[80];
-    if (v < r->lo) snprintf(why, sizeof why, "the least is %.10g", r->lo);
-    else snprintf(why, sizeof why, "the most is %.10g", r->hi);
+    if (v < r->lo)
+        snprintf(why, sizeof why, "the least is %.10g", r->lo);
+    else
+        snprintf(why, sizeof why, "the most is %.10g", r->hi);
     return fail_value(flag, value, why, err);
 }
 
@@ -305,7 +341,8 @@ static bool named_int(const char *words, const char *word, int64_t *out) {
     return false;
 }
 
-static mica_status read_int(const option_row *r, const char *flag, const char *value, int64_t *out, mica_error *err) {
+static mica_status read_int(const option_row *r, const char *flag, const char *value, int64_t *out,
+                            mica_error *err) {
     if (named_int(r->words, value, out)) return MICA_OK;
     char *end;
     errno = 0;
@@ -317,7 +354,8 @@ static mica_status read_int(const option_row *r, const char *flag, const char *v
     return MICA_OK;
 }
 
-static mica_status read_real(const option_row *r, const char *flag, const char *value, double *out, mica_error *err) {
+static mica_status read_real(const option_row *r, const char *flag, const char *value, double *out,
+                             mica_error *err) {
     char *end;
     const double v = strtod(value, &end);
     if (end == value || *end || value[0] == ' ') return fail_value(flag, value, "not a number", err);
@@ -336,13 +374,15 @@ static mica_status read_size(const char *flag, const char *value, uint64_t *out,
         end++;
         if (end[0] == 'i' && end[1] == 'B') end += 2;
     }
-    if (end == value || *end) return fail_value(flag, value, "not a size: write bytes, or 512M, 16G, 1.5G (powers of 1,024)", err);
+    if (end == value || *end)
+        return fail_value(flag, value, "not a size: write bytes, or 512M, 16G, 1.5G (powers of 1,024)", err);
     if (!(v >= 1 && v < 9e18)) return fail_value(flag, value, "a size lies between 1 byte and 8 EiB", err);
     *out = (uint64_t)v;
     return MICA_OK;
 }
 
-static mica_status read_choice(const option_row *r, const char *flag, const char *value, int *out, mica_error *err) {
+static mica_status read_choice(const option_row *r, const char *flag, const char *value, int *out,
+                               mica_error *err) {
     const size_t n = strlen(value);
     int index = 0;
     for (const char *p = r->words; *p; index++) {
@@ -384,7 +424,8 @@ static mica_status read_numbers(const option_row *r, const char *flag, const cha
 }
 
 /* Puts the value (NULL for a flag) where the row says. */
-static mica_status store(options *o, const option_row *r, const char *flag, const char *value, mica_error *err) {
+static mica_status store(options *o, const option_row *r, const char *flag, const char *value,
+                         mica_error *err) {
     void *at = (char *)o + r->offset;
     o->seen[r - g_rows] = true;
     switch (r->kind) {
@@ -434,11 +475,15 @@ static mica_status find_command(options *o, int argc, char **argv, int *n_word, 
     if (argc < 2) return fail(err, MICA_E_ARG, "command: missing: `mica help` lists them");
     const char *first = argv[1];
     *n_word = 1;
-    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) o->command = command_at(CMD_HELP);
-    else if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) o->command = command_at(CMD_VERSION);
-    else o->command = command_find(argc - 1, (const char *const *)argv + 1, n_word);
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)
+        o->command = command_at(CMD_HELP);
+    else if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0)
+        o->command = command_at(CMD_VERSION);
+    else
+        o->command = command_find(argc - 1, (const char *const *)argv + 1, n_word);
     if (o->command) return MICA_OK;
-    if (first[0] == '-') return fail(err, MICA_E_ARG, "%s: flags come after a command: `mica help` lists them", first);
+    if (first[0] == '-')
+        return fail(err, MICA_E_ARG, "%s: flags come after a command: `mica help` lists them", first);
     if (command_is_group(first)) {
         const bool wants_help = argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
         if (wants_help) { // as `mica help eval`
@@ -460,9 +505,11 @@ static mica_status check_args(const options *o, mica_error *err) {
     const command *c = o->command;
     if (o->help) return MICA_OK;
     if ((int)o->args.n < c->min_args)
-        return fail(err, MICA_E_ARG, "%s: something is missing: usage: mica %s %s", c->name, c->name, c->usage);
+        return fail(err, MICA_E_ARG, "%s: something is missing: usage: mica %s %s", c->name, c->name,
+                    c->usage);
     if (c->max_args >= 0 && (int)o->args.n > c->max_args)
-        return fail(err, MICA_E_ARG, "%s: unexpected word: usage: mica %s %s", o->args.p[c->max_args], c->name, c->usage);
+        return fail(err, MICA_E_ARG, "%s: unexpected word: usage: mica %s %s", o->args.p[c->max_args],
+                    c->name, c->usage);
     return MICA_OK;
 }
 
@@ -474,9 +521,12 @@ mica_status options_parse(options *o, int argc, char **argv, mica_error *err) {
     bool only_args = false;
     for (int i = 1 + n_word; i < argc; i++) {
         const char *word = argv[i];
-        if (!only_args && strcmp(word, "--") == 0) only_args = true;
-        else if (!only_args && word[0] == '-' && word[1]) TRY_GOTO(parse_flag(o, argc, argv, &i, err), done);
-        else TRY_GOTO(push_text(&o->args, word, err), done);
+        if (!only_args && strcmp(word, "--") == 0)
+            only_args = true;
+        else if (!only_args && word[0] == '-' && word[1])
+            TRY_GOTO(parse_flag(o, argc, argv, &i, err), done);
+        else
+            TRY_GOTO(push_text(&o->args, word, err), done);
     }
     TRY_GOTO(check_args(o, err), done);
 done:
@@ -507,9 +557,14 @@ bool options_view(const command *c, size_t i, option_view *out) {
     for (size_t k = 0; k < N_ROW; k++) {
         const option_row *r = &g_rows[k];
         if (!takes(r, c) || r->kind == KIND_REFUSED || i-- > 0) continue;
-        *out = (option_view){.name = r->name, .shorter = r->shorter, .aliases = r->aliases, .value = r->value,
-                             .choices = r->kind == KIND_CHOICE ? r->words : NULL, .help = r->help,
-                             .takes_file = r->kind == KIND_FILE, .group = r->group};
+        *out = (option_view){.name = r->name,
+                             .shorter = r->shorter,
+                             .aliases = r->aliases,
+                             .value = r->value,
+                             .choices = r->kind == KIND_CHOICE ? r->words : NULL,
+                             .help = r->help,
+                             .takes_file = r->kind == KIND_FILE,
+                             .group = r->group};
         return true;
     }
     return false;

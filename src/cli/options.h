@@ -1,13 +1,15 @@
 /* The command line as one struct.
  *
- * options.c holds one table: every flag's names, value, range, help text and the commands that take it. The parser, the
- * help pages, the manual page and the shell completions are all made from it, so that they cannot disagree.
+ * options.c holds one table: every flag's names, value, range, help text and the commands that take it. The
+ * parser, the help pages, the manual page and the shell completions are all made from it, so that they cannot
+ * disagree.
  *
  *     options o;
  *     TRY(options_parse(&o, argc, argv, err));      // o.command says what to run
  *
- * A flag may stand for different things in different commands (-p is a prompt in run, lengths in bench): then it has
- * several rows with disjoint command sets. Strings are borrowed from argv; the lists are owned, options_fini frees them. */
+ * A flag may stand for different things in different commands (-p is a prompt in run, lengths in bench): then
+ * it has several rows with disjoint command sets. Strings are borrowed from argv; the lists are owned,
+ * options_fini frees them. */
 #ifndef MICA_CLI_OPTIONS_H
 #define MICA_CLI_OPTIONS_H
 
@@ -74,8 +76,8 @@ typedef struct options {
     bool seen[OPTION_MAX];
 } options;
 
-/* MICA_E_ARG with one line that names the flag, and the nearest one where it is unknown; MICA_E_DEVICE for a flag that
- * needs hardware this build cannot use. On failure nothing is left to free. */
+/* MICA_E_ARG with one line that names the flag, and the nearest one where it is unknown; MICA_E_DEVICE for a
+ * flag that needs hardware this build cannot use. On failure nothing is left to free. */
 mica_status options_parse(options *o, int argc, char **argv, mica_error *err);
 void options_fini(options *o);
 

@@ -84,8 +84,10 @@ mica_status table_print(FILE *to, table *t, mica_error *err) {
             const size_t col = i % t->n_col;
             const bool last = col + 1 == t->n_col;
             const int pad = (int)(cols[col].width - display_width(s));
-            if (cols[col].right) fprintf(to, "%*s%s", pad, "", s);
-            else fprintf(to, "%s%*s", s, last ? 0 : pad, ""); // no blanks at the end of a line
+            if (cols[col].right)
+                fprintf(to, "%*s%s", pad, "", s);
+            else
+                fprintf(to, "%s%*s", s, last ? 0 : pad, ""); // no blanks at the end of a line
             fputs(last ? "\n" : "  ", to);
         }
     }
@@ -94,7 +96,9 @@ mica_status table_print(FILE *to, table *t, mica_error *err) {
     return st;
 }
 
-void table_fini(table *t) { strbuf_fini(&t->cells); }
+void table_fini(table *t) {
+    strbuf_fini(&t->cells);
+}
 
 /* ---- JSON ---- */
 
@@ -121,9 +125,13 @@ uint64_t member_u64(const json_t *o, const char *key) {
     return n < 0 ? 0 : (uint64_t)n;
 }
 
-double member_real(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+double member_real(const json_t *o, const char *key) {
+    return json_number_value(json_object_get(o, key));
+}
 
-bool member_true(const json_t *o, const char *key) { return json_is_true(json_object_get(o, key)); }
+bool member_true(const json_t *o, const char *key) {
+    return json_is_true(json_object_get(o, key));
+}
 
 void print_json(const json_t *value) {
     json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));

@@ -30,9 +30,9 @@ void print_json_text(const char *json);
 mica_status print_parse(json_t **out, const char *json, mica_error *err);
 
 /* Members, with a default where one is missing or null. Borrowed. */
-const char *member_text(const json_t *o, const char *key);  // "" by default
-uint64_t member_u64(const json_t *o, const char *key);      // 0
-double member_real(const json_t *o, const char *key);       // 0; whole numbers too
+const char *member_text(const json_t *o, const char *key); // "" by default
+uint64_t member_u64(const json_t *o, const char *key);     // 0
+double member_real(const json_t *o, const char *key);      // 0; whole numbers too
 bool member_true(const json_t *o, const char *key);
 
 /* One value and a newline, compact, reals with nine significant digits. */

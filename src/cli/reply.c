@@ -3,8 +3,8 @@
  *     START --<think>--> LEAD --text--> THINKING --</think>--> GAP --text--> ANSWER
  *       \----------------------- any other text --------------------------->/
  *
- * Stop strings are looked for in the answer alone: a "\n\n" meant to end the answer must not end it inside the thinking
- * that came before. */
+ * Stop strings are looked for in the answer alone: a "\n\n" meant to end the answer must not end it inside
+ * the thinking that came before. */
 #include "cli/reply.h"
 
 #include "base/status.h"
@@ -126,7 +126,9 @@ bool reply_put_text(reply *r, const char *text, size_t n) {
 /* ---- From tokens ---- */
 
 mica_status reply_init(reply *r, const reply_options *opt, mica_error *err) {
-    *r = (reply){.split = !opt->raw, .stop = {.stops = opt->stops, .n_stop = opt->n_stop}, .sink = opt->sink,
+    *r = (reply){.split = !opt->raw,
+                 .stop = {.stops = opt->stops, .n_stop = opt->n_stop},
+                 .sink = opt->sink,
                  .user = opt->user};
     return mica_text_stream_new(&r->text, opt->model, false, err);
 }
@@ -147,8 +149,10 @@ void reply_begin(reply *r, const char *prompt) {
     size_t n = strlen(prompt);
     while (n > 0 && strchr(" \t\r\n", prompt[n - 1])) n--;
     const size_t n_open = sizeof g_open - 1, n_close = sizeof g_close - 1;
-    if (n >= n_open && memcmp(prompt + n - n_open, g_open, n_open) == 0) r->state = STATE_LEAD;
-    else if (n >= n_close && memcmp(prompt + n - n_close, g_close, n_close) == 0) r->state = STATE_GAP;
+    if (n >= n_open && memcmp(prompt + n - n_open, g_open, n_open) == 0)
+        r->state = STATE_LEAD;
+    else if (n >= n_close && memcmp(prompt + n - n_close, g_close, n_close) == 0)
+        r->state = STATE_GAP;
 }
 
 bool reply_put(reply *r, int32_t id) {
@@ -164,11 +168,15 @@ void reply_end(reply *r) {
     reply_put_text(r, rest, n);
     if (r->stopped) return;
     // No mark came of what is held: it is plain text of the state it was held in.
-    if (r->state == STATE_START) give_answer(r, r->held.p, r->held.n);
-    else give(r, r->state == STATE_THINKING ? PART_THINKING : PART_MARK, r->held.p, r->held.n);
+    if (r->state == STATE_START)
+        give_answer(r, r->held.p, r->held.n);
+    else
+        give(r, r->state == STATE_THINKING ? PART_THINKING : PART_MARK, r->held.p, r->held.n);
     if (!r->stopped) give(r, PART_ANSWER, r->stop.held.p, r->stop.held.n);
     strbuf_clear(&r->held);
     strbuf_clear(&r->stop.held);
 }
 
-bool reply_holds_text(const reply *r) { return r->held.n > 0 || r->stop.held.n > 0; }
+bool reply_holds_text(const reply *r) {
+    return r->held.n > 0 || r->stop.held.n > 0;
+}

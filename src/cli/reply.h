@@ -1,11 +1,13 @@
-/* An answer on its way from tokens to text: whole UTF-8, thinking told apart from the answer, stop strings held back.
+/* An answer on its way from tokens to text: whole UTF-8, thinking told apart from the answer, stop strings
+ * held back.
  *
  *     reply_begin(r, prompt_text);                  // which may have opened the thinking already
- *     reply_put(r, id) ...  reply_end(r);           // the sink gets pieces; false from reply_put: a stop string came
+ *     reply_put(r, id) ...  reply_end(r);           // the sink gets pieces; false from reply_put: a stop
+ * string came
  *
- * Pieces come in order and joined are the generated text: thinking's marks and the white space around them are pieces
- * of their own, so that a caller may leave them out. Nothing of a matched stop string is ever given; text that could
- * still become one is kept until it cannot. Threads: one owner. */
+ * Pieces come in order and joined are the generated text: thinking's marks and the white space around them
+ * are pieces of their own, so that a caller may leave them out. Nothing of a matched stop string is ever
+ * given; text that could still become one is kept until it cannot. Threads: one owner. */
 #ifndef MICA_CLI_REPLY_H
 #define MICA_CLI_REPLY_H
 
@@ -26,8 +28,8 @@ typedef struct stopper {
     size_t n_stop;
     strbuf held; // what could still become a stop string
 } stopper;
-/* Gives what can be given of held + text as a prefix of *out (borrowed until the next call), true when a stop string
- * came: then what was before it is given, and nothing more will be. */
+/* Gives what can be given of held + text as a prefix of *out (borrowed until the next call), true when a stop
+ * string came: then what was before it is given, and nothing more will be. */
 bool stopper_put(stopper *s, const char *text, size_t n, slice *out);
 
 typedef struct reply {

@@ -1,5 +1,6 @@
-/* A token's JSON line is printed at once unless some of its text is still held back (a cut character, the beginning of a
- * stop string): then it waits for the next token or the end, so that the texts of the lines joined are the whole text. */
+/* A token's JSON line is printed at once unless some of its text is still held back (a cut character, the
+ * beginning of a stop string): then it waits for the next token or the end, so that the texts of the lines
+ * joined are the whole text. */
 #include "cli/speak.h"
 
 #include "base/mem.h"
@@ -37,10 +38,12 @@ static void take_piece(void *user, reply_part part, const char *text, size_t n) 
 }
 
 static void put_line(speaker *s) {
-    json_t *v = json_pack("{s:s, s:i, s:s%}", "type", "token", "id", (int)s->line_id, "text", strbuf_cstr(&s->line),
-                          s->line.n);
-    if (!v) s->failed = true;
-    else print_json(v);
+    json_t *v = json_pack("{s:s, s:i, s:s%}", "type", "token", "id", (int)s->line_id, "text",
+                          strbuf_cstr(&s->line), s->line.n);
+    if (!v)
+        s->failed = true;
+    else
+        print_json(v);
     json_decref(v);
     strbuf_clear(&s->line);
     s->line_waits = false;
@@ -63,10 +66,11 @@ static void keep_id(speaker *s, int32_t id) {
 mica_status speaker_init(speaker *s, const mica_model *model, const text_list *stops, bool raw, bool json,
                          mica_error *err) {
     *s = (speaker){.json = json, .last = '\n'};
-    return reply_init(&s->reply,
-                      &(reply_options){.model = model, .raw = raw, .stops = stops->p, .n_stop = stops->n,
-                                       .sink = take_piece, .user = s},
-                      err);
+    return reply_init(
+        &s->reply,
+        &(reply_options){
+            .model = model, .raw = raw, .stops = stops->p, .n_stop = stops->n, .sink = take_piece, .user = s},
+        err);
 }
 
 void speaker_fini(speaker *s) {

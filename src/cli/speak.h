@@ -1,5 +1,5 @@
-/* Where the text of one answer goes: to the terminal or a pipe, or out as JSON lines, while it is being made; and into
- * memory, for the conversation. */
+/* Where the text of one answer goes: to the terminal or a pipe, or out as JSON lines, while it is being made;
+ * and into memory, for the conversation. */
 #ifndef MICA_CLI_SPEAK_H
 #define MICA_CLI_SPEAK_H
 
@@ -11,11 +11,11 @@ typedef struct speaker {
     reply reply;
     progress bar; // of the prompt; wiped before the first word
     bool json;
-    bool in_thinking;         // standard error stands inside dimmed text
-    bool failed;              // standard output or memory gave up
-    char last;                // last byte of the answer, for the newline on a terminal
-    strbuf answer, thinking;  // the parts
-    strbuf all;               // everything, in order
+    bool in_thinking;        // standard error stands inside dimmed text
+    bool failed;             // standard output or memory gave up
+    char last;               // last byte of the answer, for the newline on a terminal
+    strbuf answer, thinking; // the parts
+    strbuf all;              // everything, in order
     // JSON: the line that waits for text still held back
     strbuf line;
     int32_t line_id;

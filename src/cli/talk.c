@@ -1,5 +1,5 @@
-/* One conversation. The messages are the truth: each question is rendered from all of them, and the session finds out by
- * itself how much of that it has read already. */
+/* One conversation. The messages are the truth: each question is rendered from all of them, and the session
+ * finds out by itself how much of that it has read already. */
 #include "cli/talk.h"
 
 #include "base/mem.h"
@@ -33,8 +33,10 @@ static void sampling_of(talk *t, const options *o) {
     if (OPTION_SEEN(o, repeat_penalty)) s->repeat_penalty = (float)o->repeat_penalty;
     if (OPTION_SEEN(o, presence_penalty)) s->presence_penalty = (float)o->presence_penalty;
     if (OPTION_SEEN(o, frequency_penalty)) s->frequency_penalty = (float)o->frequency_penalty;
-    if (OPTION_SEEN(o, repeat_last_n)) s->penalty_last_n = (int32_t)o->repeat_last_n;
-    else if (s->penalty_last_n == 0) s->penalty_last_n = PENALTY_LAST_N_DEFAULT; // a penalty that looks nowhere is none
+    if (OPTION_SEEN(o, repeat_last_n))
+        s->penalty_last_n = (int32_t)o->repeat_last_n;
+    else if (s->penalty_last_n == 0)
+        s->penalty_last_n = PENALTY_LAST_N_DEFAULT; // a penalty that looks nowhere is none
     t->seed_is_random = o->seed < 0;
     s->seed = t->seed_is_random ? random_seed() : (uint64_t)o->seed;
 }
@@ -50,14 +52,18 @@ static mica_status draft_of(talk *t, const options *o, mica_error *err) {
 }
 
 static mica_status template_flags(talk *t, const options *o, mica_error *err) {
-    const char *flag = o->system ? "--system" : o->think ? "--think" : o->kwargs ? "--chat-template-kwargs" : NULL;
+    const char *flag = o->system   ? "--system"
+                       : o->think  ? "--think"
+                       : o->kwargs ? "--chat-template-kwargs"
+                                   : NULL;
     t->raw = o->raw;
     if (!o->raw && !t->model->info.has_template) {
         t->raw = true;
         term_note("the model has no chat template: the prompt goes in as it is");
     }
     if (t->raw && flag) return fail(err, MICA_E_ARG, "%s: there is no chat template to hand it to", flag);
-    if (o->think && !t->model->info.has_thinking) term_note("--think: this model's template knows no thinking");
+    if (o->think && !t->model->info.has_thinking)
+        term_note("--think: this model's template knows no thinking");
     return MICA_OK;
 }
 
@@ -81,7 +87,8 @@ void talk_fini(talk *t) {
 /* ---- Messages ---- */
 
 static mica_status add_message(talk *t, const char *role, const char *text, size_t n, mica_error *err) {
-    if (!utf8_valid(text, n)) return fail(err, MICA_E_ARG, "%s message: not UTF-8: --raw takes bytes as they are", role);
+    if (!utf8_valid(text, n))
+        return fail(err, MICA_E_ARG, "%s message: not UTF-8: --raw takes bytes as they are", role);
     json_t *m = json_pack("{s:s, s:s%}", "role", role, "content", text, n);
     if (!m || json_array_append_new(t->messages, m) != 0)
         return fail(err, MICA_E_NOMEM, "%s message: %zu bytes: out of memory", role, n);
@@ -97,7 +104,9 @@ static void cut_messages(talk *t, size_t n) {
     while (json_array_size(t->messages) > n) json_array_remove(t->messages, json_array_size(t->messages) - 1);
 }
 
-void talk_clear(talk *t) { cut_messages(t, strcmp(role_at(t, 0), "system") == 0 ? 1 : 0); }
+void talk_clear(talk *t) {
+    cut_messages(t, strcmp(role_at(t, 0), "system") == 0 ? 1 : 0);
+}
 
 mica_status talk_set_system(talk *t, const char *text, mica_error *err) {
     if (strcmp(role_at(t, 0), "system") == 0) json_array_remove(t->messages, 0);
@@ -120,7 +129,8 @@ mica_status talk_set_think(talk *t, const char *think, mica_error *err) {
 
 /* ---- One answer ---- */
 
-static mica_status encode(const talk *t, const char *raw_text, size_t n, mica_ids *ids, char **prompt, mica_error *err) {
+static mica_status encode(const talk *t, const char *raw_text, size_t n, mica_ids *ids, char **prompt,
+                          mica_error *err) {
     if (t->raw) return mica_tokenize(t->model->model, raw_text, n, true, true, ids, err);
     char *json = json_dumps(t->messages, JSON_COMPACT);
     if (!json) return fail(err, MICA_E_NOMEM, "conversation: out of memory");
@@ -134,7 +144,9 @@ static const char *finish_name(mica_finish f) {
     return f == MICA_FINISH_LENGTH ? "length" : f == MICA_FINISH_CANCELLED ? "cancelled" : "stop";
 }
 
-static double per_second(uint64_t n, double ms) { return ms > 0 ? (double)n * 1000 / ms : 0; }
+static double per_second(uint64_t n, double ms) {
+    return ms > 0 ? (double)n * 1000 / ms : 0;
+}
 
 /* The last line of `run --json`. */
 static mica_status put_done(const talk *t, const speaker *s, const answer *a, mica_error *err) {
@@ -142,9 +154,10 @@ static mica_status put_done(const talk *t, const speaker *s, const answer *a, mi
     json_t *ids = json_array();
     for (size_t i = 0; i < s->n_ids; i++) json_array_append_new(ids, json_integer(s->ids[i]));
     json_t *v = json_pack(
-        "{s:s, s:I, s:I, s:o, s:s%, s:s, s:{s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I}, s:{s:f, s:I, s:I, s:I}}", //
-        "type", "done", "prompt_tokens", (json_int_t)a->n_prompt, "cached_tokens", (json_int_t)x->n_cached, "ids", ids,
-        "text", strbuf_cstr(&s->all), s->all.n, "finish_reason", finish_name(a->finish), //
+        "{s:s, s:I, s:I, s:o, s:s%, s:s, s:{s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I}, s:{s:f, s:I, s:I, "
+        "s:I}}", //
+        "type", "done", "prompt_tokens", (json_int_t)a->n_prompt, "cached_tokens", (json_int_t)x->n_cached,
+        "ids", ids, "text", strbuf_cstr(&s->all), s->all.n, "finish_reason", finish_name(a->finish), //
         "timings", "load_ms", t->model->load_ms, "prompt_ms", x->prompt_ms, "prompt_tps",
         per_second(a->n_prompt - x->n_cached, x->prompt_ms), "decode_ms", x->decode_ms, "decode_tps",
         per_second(x->n_generated, x->decode_ms), //
@@ -169,14 +182,16 @@ static mica_status generate(talk *t, speaker *s, const mica_ids *ids, answer *ou
         .progress = progress_show,
         .progress_user = &s->bar,
     };
-    mica_status st = mica_generate(t->model->session, ids->ids, ids->n, &g, speaker_token, s, &out->finish, &out->stats, err);
+    mica_status st = mica_generate(t->model->session, ids->ids, ids->n, &g, speaker_token, s, &out->finish,
+                                   &out->stats, err);
     if (st == MICA_E_CANCELLED) {
         out->finish = MICA_FINISH_CANCELLED;
         st = MICA_OK;
     }
     if (s->reply.stopped) out->finish = MICA_FINISH_STOP;
     speaker_end(s);
-    if (st == MICA_OK && s->all.failed) st = fail(err, MICA_E_NOMEM, "answer: %zu bytes: out of memory", s->all.n);
+    if (st == MICA_OK && s->all.failed)
+        st = fail(err, MICA_E_NOMEM, "answer: %zu bytes: out of memory", s->all.n);
     return st;
 }
 
@@ -197,7 +212,8 @@ static mica_status answer_now(talk *t, const char *raw_text, size_t n, answer *o
     speaker s = {0};
     *out = (answer){0};
     TRY_GOTO(encode(t, raw_text, n, &ids, &prompt, err), done);
-    if (ids.n == 0) TRY_GOTO(fail(err, MICA_E_ARG, "prompt: empty: the model needs at least one token"), done);
+    if (ids.n == 0)
+        TRY_GOTO(fail(err, MICA_E_ARG, "prompt: empty: the model needs at least one token"), done);
     out->n_prompt = ids.n;
     TRY_GOTO(speaker_init(&s, t->model->model, &t->o->stop, t->raw, t->o->json, err), done);
     reply_begin(&s.reply, prompt);
@@ -227,8 +243,10 @@ mica_status talk_again(talk *t, answer *out, mica_error *err) {
     cut_messages(t, n - 1);
     t->sampling.seed++; // the same seed would say the same again
     mica_status st = answer_now(t, NULL, 0, out, err);
-    if (st == MICA_OK) json_decref(old);
-    else json_array_append_new(t->messages, old);
+    if (st == MICA_OK)
+        json_decref(old);
+    else
+        json_array_append_new(t->messages, old);
     return st;
 }
 
@@ -237,9 +255,11 @@ void talk_times(char *out, size_t size_bytes, const answer *a) {
     char cached[48] = "", drafts[64] = "";
     if (x->n_cached) snprintf(cached, sizeof cached, " (%llu cached)", (unsigned long long)x->n_cached);
     if (x->n_drafted)
-        snprintf(drafts, sizeof drafts, ", %.0f %% of drafts taken", 100.0 * (double)x->n_accepted / (double)x->n_drafted);
-    snprintf(out, size_bytes, "prompt %llu tokens%s, %.0f ms, %.1f t/s; answer %llu tokens, %.0f ms, %.1f t/s%s",
+        snprintf(drafts, sizeof drafts, ", %.0f %% of drafts taken",
+                 100.0 * (double)x->n_accepted / (double)x->n_drafted);
+    snprintf(out, size_bytes,
+             "prompt %llu tokens%s, %.0f ms, %.1f t/s; answer %llu tokens, %.0f ms, %.1f t/s%s",
              (unsigned long long)a->n_prompt, cached, x->prompt_ms,
-             per_second(a->n_prompt - x->n_cached, x->prompt_ms), (unsigned long long)x->n_generated, x->decode_ms,
-             per_second(x->n_generated, x->decode_ms), drafts);
+             per_second(a->n_prompt - x->n_cached, x->prompt_ms), (unsigned long long)x->n_generated,
+             x->decode_ms, per_second(x->n_generated, x->decode_ms), drafts);
 }

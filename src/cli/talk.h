@@ -1,4 +1,5 @@
-/* Questions and answers with a loaded model: the messages so far, how to sample, and where an answer's text goes.
+/* Questions and answers with a loaded model: the messages so far, how to sample, and where an answer's text
+ * goes.
  *
  *     talk_init(&t, &model, &options, err);
  *     talk_ask(&t, text, n, &answer, err);    // adds the question and the answer to the messages
@@ -13,9 +14,9 @@
 #include <jansson.h>
 
 typedef struct talk {
-    opened *model;    // borrowed
-    const options *o; // borrowed
-    bool raw;         // no template, and no memory of earlier questions
+    opened *model;     // borrowed
+    const options *o;  // borrowed
+    bool raw;          // no template, and no memory of earlier questions
     const char *think; // borrowed; /think changes it
     char *think_owned;
     json_t *messages; // owned: array of {"role","content"}
@@ -34,8 +35,8 @@ typedef struct answer {
 mica_status talk_init(talk *t, opened *model, const options *o, mica_error *err);
 void talk_fini(talk *t);
 
-/* Answers `text` (n bytes) on standard output, thinking on standard error. On failure the messages are as before; a
- * cancelled answer is no failure: what came of it is kept, and finish says so. */
+/* Answers `text` (n bytes) on standard output, thinking on standard error. On failure the messages are as
+ * before; a cancelled answer is no failure: what came of it is kept, and finish says so. */
 mica_status talk_ask(talk *t, const char *text, size_t n, answer *out, mica_error *err);
 /* Answers the last question once more, with the next seed. MICA_E_ARG when there is none. */
 mica_status talk_again(talk *t, answer *out, mica_error *err);

@@ -25,18 +25,30 @@ void term_init(void) {
     g_term.colour = g_term.smart && !env_get("NO_COLOR");
 }
 
-bool term_stdin_is_tty(void) { return g_term.in_tty; }
-bool term_stdout_is_tty(void) { return g_term.out_tty; }
-bool term_stderr_is_smart(void) { return g_term.smart; }
+bool term_stdin_is_tty(void) {
+    return g_term.in_tty;
+}
+bool term_stdout_is_tty(void) {
+    return g_term.out_tty;
+}
+bool term_stderr_is_smart(void) {
+    return g_term.smart;
+}
 
 int term_width(void) {
     struct winsize w;
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
 }
 
-const char *term_dim(void) { return g_term.colour ? "\033[2m" : ""; }
-const char *term_bold(void) { return g_term.colour ? "\033[1m" : ""; }
-const char *term_plain(void) { return g_term.colour ? "\033[0m" : ""; }
+const char *term_dim(void) {
+    return g_term.colour ? "\033[2m" : "";
+}
+const char *term_bold(void) {
+    return g_term.colour ? "\033[1m" : "";
+}
+const char *term_plain(void) {
+    return g_term.colour ? "\033[0m" : "";
+}
 
 void term_note(const char *fmt, ...) {
     va_list ap;
@@ -47,7 +59,9 @@ void term_note(const char *fmt, ...) {
     va_end(ap);
 }
 
-void term_error(const mica_error *err) { fprintf(stderr, "mica: %s\n", err->text); }
+void term_error(const mica_error *err) {
+    fprintf(stderr, "mica: %s\n", err->text);
+}
 
 bool term_flush(void) {
     if (g_term.output_errno) return false;
@@ -57,7 +71,9 @@ bool term_flush(void) {
     return false;
 }
 
-int term_output_error(void) { return g_term.output_errno; }
+int term_output_error(void) {
+    return g_term.output_errno;
+}
 
 /* ---- Progress ---- */
 
@@ -68,71 +84,74 @@ static bool counts_bytes(const char *what) {
 }
 
 /* "1.2 of 3.4 GiB  2.1 GiB/s" or "512 of 4096  830/s"; the rate is left out until there is one. */
-static void format_amount(char *out, size_t size_bytes, const char *what, uint64_t done, uint64_t total, double rate) {
+static void format_amount(char *out, size_t size_bytes, const char *what, amount a, double rate) {
     char d[16], t[16], r[16];
     if (counts_bytes(what)) {
-        print_bytes(d, done);
-        print_bytes(t, total);
+        print_bytes(d, a.done);
+        print_bytes(t, a.total);
         print_bytes(r, (uint64_t)rate);
     } else {
-        snprintf(d, sizeof d, "%llu", (unsigned long long)(done % 10000000000));
-        snprintf(t, sizeof t, "%llu", (unsigned long long)(total % 10000000000));
+        snprintf(d, sizeof d, "%llu", (unsigned long long)(a.done % 10000000000));
+        snprintf(t, sizeof t, "%llu", (unsigned long long)(a.total % 10000000000));
         snprintf(r, sizeof r, rate < 10 ? "%.2f" : "%.0f", rate < 1e9 ? rate : 1e9);
     }
-    int n = total ? snprintf(out, size_bytes, "%s of %s", d, t) : snprintf(out, size_bytes, "%s", d);
+    int n = a.total ? snprintf(out, size_bytes, "%s of %s", d, t) : snprintf(out, size_bytes, "%s", d);
     if (rate > 0 && n > 0 && (size_t)n < size_bytes) snprintf(out + n, size_bytes - (size_t)n, "  %s/s", r);
 }
 
 /* "  12 s left", "  3 min left", or nothing when unknown or nearly there. */
-static void format_left(char *out, size_t size_bytes, uint64_t done, uint64_t total, double rate) {
-    const double left_s = rate > 0 && total > done ? (double)(total - done) / rate : 0;
+static void format_left(char *out, size_t size_bytes, amount a, double rate) {
+    const double left_s = rate > 0 && a.total > a.done ? (double)(a.total - a.done) / rate : 0;
     out[0] = 0;
-    if (left_s >= 90) snprintf(out, size_bytes, "  %.0f min left", left_s / 60);
-    else if (left_s >= 2) snprintf(out, size_bytes, "  %.0f s left", left_s);
+    if (left_s >= 90)
+        snprintf(out, size_bytes, "  %.0f min left", left_s / 60);
+    else if (left_s >= 2)
+        snprintf(out, size_bytes, "  %.0f s left", left_s);
 }
 
-void progress_format(char *out, size_t size_bytes, const progress *p, uint64_t done, uint64_t total, uint64_t now_ns,
-                     int width) {
-    if (total && done > total) done = total;
-    const double share = total ? (double)done / (double)total : 0;
-    const double seconds = (double)(now_ns - p->start_ns) * 1e-9;
-    const double rate = seconds > 0.2 ? (double)done / seconds : 0;
-    char amount[80], left[32], percent[16] = "";
-    format_amount(amount, sizeof amount, p->what, done, total, rate);
-    format_left(left, sizeof left, done, total, rate);
-    if (total) snprintf(percent, sizeof percent, width > 0 ? "%3.0f %%  " : "%.0f %%  ", share * 100);
-    const int room = width - (int)(strlen(p->what) + strlen(percent) + strlen(amount) + strlen(left)) - 5;
-    char bar[48] = "";
-    if (total && room >= 12) {
-        const int cells = room < 40 ? room - 4 : 36, full = (int)(share * cells);
-        bar[0] = '[';
-        for (int i = 0; i < cells; i++) bar[1 + i] = i < full ? '#' : '.';
-        memcpy(bar + 1 + cells, "]  ", 4);
-    }
-    snprintf(out, size_bytes, "%s  %s%s%s%s", p->what, bar, percent, amount, left);
+static void format_bar(char out[48], double share, int room) {
+    const int cells = room < 40 ? room - 4 : 36, full = (int)(share * cells);
+    out[0] = '[';
+    for (int i = 0; i < cells; i++) out[1 + i] = i < full ? '#' : '.';
+    memcpy(out + 1 + cells, "]  ", 4);
+}
+
+void progress_format(char *out, size_t size_bytes, const progress *p, amount a, int width) {
+    if (a.total && a.done > a.total) a.done = a.total;
+    const double share = a.total ? (double)a.done / (double)a.total : 0;
+    const double seconds = (double)(a.now_ns - p->start_ns) * 1e-9;
+    const double rate = seconds > 0.2 ? (double)a.done / seconds : 0;
+    char text[80], left[32], percent[16] = "", bar[48] = "";
+    format_amount(text, sizeof text, p->what, a, rate);
+    format_left(left, sizeof left, a, rate);
+    if (a.total) snprintf(percent, sizeof percent, width > 0 ? "%3.0f %%  " : "%.0f %%  ", share * 100);
+    const size_t used = strlen(p->what) + strlen(percent) + strlen(text) + strlen(left);
+    const int room = width - (int)used - 5;
+    if (a.total && room >= 12) format_bar(bar, share, room);
+    snprintf(out, size_bytes, "%s  %s%s%s%s", p->what, bar, percent, text, left);
     if (width > 0 && strlen(out) >= (size_t)width && (size_t)width < size_bytes) out[width - 1] = 0;
 }
 
-static void draw_bar(progress *p, uint64_t done, uint64_t total, uint64_t now) {
-    const bool finished = total > 0 && done >= total;
-    if (now - p->start_ns < BAR_AFTER_MS * UINT64_C(1000000)) return;
-    if (!finished && now - p->last_ns < BAR_EVERY_MS * UINT64_C(1000000)) return;
+static void draw_bar(progress *p, amount a) {
+    const bool finished = a.total > 0 && a.done >= a.total;
+    if (a.now_ns - p->start_ns < BAR_AFTER_MS * UINT64_C(1000000)) return;
+    if (!finished && a.now_ns - p->last_ns < BAR_EVERY_MS * UINT64_C(1000000)) return;
     char text[256];
-    progress_format(text, sizeof text, p, done, total, now, term_width());
+    progress_format(text, sizeof text, p, a, term_width());
     fprintf(stderr, "\r\033[K%s", text);
-    p->last_ns = now;
+    p->last_ns = a.now_ns;
     p->drawn = true;
 }
 
-static void put_line(progress *p, uint64_t done, uint64_t total, uint64_t now) {
-    if (now - p->start_ns < LINE_AFTER_MS * UINT64_C(1000000)) return;
-    const int tenth = total ? (int)((double)done / (double)total * 10) : 0;
-    if (tenth <= p->last_tenth && now - p->last_ns < LINE_EVERY_MS * UINT64_C(1000000)) return;
+static void put_line(progress *p, amount a) {
+    if (a.now_ns - p->start_ns < LINE_AFTER_MS * UINT64_C(1000000)) return;
+    const int tenth = a.total ? (int)((double)a.done / (double)a.total * 10) : 0;
+    if (tenth <= p->last_tenth && a.now_ns - p->last_ns < LINE_EVERY_MS * UINT64_C(1000000)) return;
     char text[256];
-    progress_format(text, sizeof text, p, done, total, now, 0);
+    progress_format(text, sizeof text, p, a, 0);
     term_note("%s", text);
     p->last_tenth = tenth;
-    p->last_ns = now;
+    p->last_ns = a.now_ns;
 }
 
 void progress_show(void *state, const char *what, uint64_t done, uint64_t total) {
@@ -143,8 +162,11 @@ void progress_show(void *state, const char *what, uint64_t done, uint64_t total)
         *p = (progress){.start_ns = now, .last_ns = now};
         snprintf(p->what, sizeof p->what, "%s", what);
     }
-    if (g_term.smart) draw_bar(p, done, total, now);
-    else put_line(p, done, total, now);
+    const amount a = {done, total, now};
+    if (g_term.smart)
+        draw_bar(p, a);
+    else
+        put_line(p, a);
 }
 
 void progress_end(progress *p) {
