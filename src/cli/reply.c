@@ -161,20 +161,21 @@ bool reply_put(reply *r, int32_t id) {
     return reply_put_text(r, text, n);
 }
 
-void reply_end(reply *r) {
-    size_t n;
-    const char *rest = mica_text_stream_end(r->text, &n);
-    if (r->stopped) return;
-    reply_put_text(r, rest, n);
+void reply_flush(reply *r) {
     if (r->stopped) return;
     // No mark came of what is held: it is plain text of the state it was held in.
-    if (r->state == STATE_START)
-        give_answer(r, r->held.p, r->held.n);
-    else
-        give(r, r->state == STATE_THINKING ? PART_THINKING : PART_MARK, r->held.p, r->held.n);
+    if (r->state == STATE_START) give_answer(r, r->held.p, r->held.n);
+    else give(r, r->state == STATE_THINKING ? PART_THINKING : PART_MARK, r->held.p, r->held.n);
     if (!r->stopped) give(r, PART_ANSWER, r->stop.held.p, r->stop.held.n);
     strbuf_clear(&r->held);
     strbuf_clear(&r->stop.held);
+}
+
+void reply_end(reply *r) {
+    size_t n;
+    const char *rest = mica_text_stream_end(r->text, &n);
+    reply_put_text(r, rest, n);
+    reply_flush(r);
 }
 
 bool reply_holds_text(const reply *r) {

@@ -58,7 +58,8 @@ void reply_fini(reply *r);
 /* prompt: what the model was given, NULL for raw text. */
 void reply_begin(reply *r, const char *prompt);
 bool reply_put(reply *r, int32_t id);
-bool reply_put_text(reply *r, const char *text, size_t n); // the same below the tokens
 void reply_end(reply *r);
+bool reply_put_text(reply *r, const char *text, size_t n); // the same two below the tokens, on whole UTF-8
+void reply_flush(reply *r);
 bool reply_holds_text(const reply *r); // is anything kept back between tokens?
 #endif
