@@ -69,6 +69,26 @@ $(BUILD)/tests/%.so: tests/%.c $(BUILD)/libmica.a Makefile
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) -shared -MMD -MP $< -o $@ $(BUILD)/libmica.a $(LIBS) -pthread
 
+# Tests of the command see its objects too; from an archive the linker takes what a test names.
+$(BUILD)/libcli.a: $(filter-out $(BUILD)/src/cli/main.o,$(CLI_OBJ))
+	@rm -f $@
+	@$(AR) rcs $@ $^
+
+$(BUILD)/tests/cli/%: tests/cli/%.c $(BUILD)/libcli.a $(BUILD)/libmica.a Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes -Itests -MMD -MP $< -o $@ $(BUILD)/libcli.a $(BUILD)/libmica.a -lcmocka $(LIBS)
+
+# Programs on the installed library, here linked with the one beside the build.
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+$(BUILD)/examples/%: examples/%.c $(BUILD)/libmica.so Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) -std=c17 $(WARN) $(OPT) $(SAN) -Iinclude -MMD -MP $< -o $@ -L$(BUILD) -lmica -Wl,-rpath,'$$ORIGIN/..'
+
+.PHONY: examples
+examples: $(EXAMPLES)
+
 tests: $(TESTS) $(SHIMS) $(MAINS)
 .PHONY: tests
 
@@ -103,6 +123,35 @@ fuzz:
 		SAN="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" fuzzers
 	tests/fuzz/run.sh build-fuzz $(FUZZ_SECONDS)
 
+# Everything under PREFIX; DESTDIR stands before it for packagers. LIBDIR is where the linker looks (Debian: lib/TRIPLET).
+LIBDIR ?= $(PREFIX)/lib
+SHARE := $(DESTDIR)$(PREFIX)/share
+BASH_COMPLETION := $(SHARE)/bash-completion/completions/mica
+ZSH_COMPLETION := $(SHARE)/zsh/site-functions/_mica
+FISH_COMPLETION := $(SHARE)/fish/vendor_completions.d/mica.fish
+MAN := $(SHARE)/man/man1/mica.1
+
+install: all
+	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(LIBDIR)/pkgconfig $(PREFIX)/include)
+	install -d $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) $(MAN))
+	install -m 755 $(BUILD)/mica $(DESTDIR)$(PREFIX)/bin/mica
+	install -m 644 include/*.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(BUILD)/libmica.a $(DESTDIR)$(LIBDIR)/libmica.a
+	install -m 755 $(BUILD)/libmica.so.0.$(SOMINOR) $(DESTDIR)$(LIBDIR)/libmica.so.0.$(SOMINOR)
+	ln -sf libmica.so.0.$(SOMINOR) $(DESTDIR)$(LIBDIR)/libmica.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
+		packaging/mica.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/mica.pc
+	$(BUILD)/mica completion bash > $(BASH_COMPLETION)
+	$(BUILD)/mica completion zsh > $(ZSH_COMPLETION)
+	$(BUILD)/mica completion fish > $(FISH_COMPLETION)
+	$(BUILD)/mica help --man > $(MAN)
+
+.PHONY: uninstall
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/mica $(addprefix $(DESTDIR)$(PREFIX)/,$(wildcard include/*.h))
+	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libmica.a libmica.so libmica.so.0.$(SOMINOR) pkgconfig/mica.pc)
+	rm -f $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) $(MAN)
+
 fmt:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
@@ -115,4 +164,4 @@ size:
 clean:
 	rm -rf build build-asan build-tsan build-fuzz
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(MAINS:=.d) $(FUZZERS:=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(MAINS:=.d) $(FUZZERS:=.d) $(EXAMPLES:=.d)

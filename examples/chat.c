@@ -1,4 +1,5 @@
-/* A chat on libmica, in C or C++: cc chat.c $(pkg-config --cflags --libs mica) -o chat && ./chat model.gguf */
+/* A chat on libmica, in C or C++: cc chat.c $(pkg-config --cflags --libs mica) -o chat && ./chat model.gguf
+ */
 #include <mica.h>
 
 #include <stdio.h>
@@ -24,15 +25,15 @@ typedef struct chat {
 static void append(chat *c, const char *p, size_t n, bool escape) {
     if (c->n + 6 * n + 1 > c->cap) c->json = (char *)realloc(c->json, c->cap = 2 * (c->n + 6 * n + 1));
     for (size_t i = 0; i < n; i++) {
-        const unsigned char b = (unsigned char)p[i];
-        if (escape && (b < 0x20 || b == '"' || b == '\\'))
-            c->n += (size_t)sprintf(c->json + c->n, "\\u%04x", b);
-        else c->json[c->n++] = (char)b;
+        const bool special = (unsigned char)p[i] < 0x20 || p[i] == '"' || p[i] == '\\';
+        c->n += (size_t)sprintf(c->json + c->n, escape && special ? "\\u%04x" : "%c", p[i]);
     }
     c->json[c->n] = 0;
 }
 
-static void append_raw(chat *c, const char *text) { append(c, text, strlen(text), false); }
+static void append_raw(chat *c, const char *text) {
+    append(c, text, strlen(text), false);
+}
 
 static bool on_token(void *user, int32_t id) {
     chat *c = (chat *)user;
@@ -48,12 +49,12 @@ int main(int argc, char **argv) {
     mica_model *model;
     mica_session *session;
     mica_load_options load = {0};
-    mica_generate_options until_the_turn_ends = {0};
+    mica_generate_options to_the_end = {0};
     chat c = {0};
     char line[4096];
     if (argc != 2) return fprintf(stderr, "usage: chat model.gguf\n"), 2;
     load.path = argv[1];
-    until_the_turn_ends.n_predict = -1;
+    to_the_end.n_predict = -1;
     check(mica_model_load(&model, &load, &g_err));
     check(mica_session_new(&session, model, &g_err));
     check(mica_text_stream_new(&c.text, model, false, &g_err));
@@ -65,7 +66,7 @@ int main(int argc, char **argv) {
         check(mica_encode_chat(model, c.json, NULL, &prompt, NULL, &g_err));
         c.n--; // the bracket: the answer follows
         append_raw(&c, ",{\"role\":\"assistant\",\"content\":\"");
-        check(mica_generate(session, prompt.ids, prompt.n, &until_the_turn_ends, on_token, &c, NULL, NULL, &g_err));
+        check(mica_generate(session, prompt.ids, prompt.n, &to_the_end, on_token, &c, NULL, NULL, &g_err));
         append_raw(&c, "\"},");
         mica_ids_free(&prompt);
         puts("");

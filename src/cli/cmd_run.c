@@ -31,8 +31,12 @@ static mica_status take_prompt(strbuf *text, bool *has, const options *o, mica_e
     return MICA_OK;
 }
 
-static mica_status check_kwargs(const options *o, mica_error *err) {
+static mica_status check_flags(const options *o, mica_error *err) {
     json_error_t why;
+    if (!o->model && !o->hf) return fail(err, MICA_E_ARG, "-m: missing: name a GGUF file or a pulled model");
+    for (size_t i = 0; i < o->stop.n; i++) // half a character would be looked for inside others
+        if (!utf8_valid(o->stop.p[i], strlen(o->stop.p[i])))
+            return fail(err, MICA_E_ARG, "--stop: \"%s\": not UTF-8", o->stop.p[i]);
     if (!o->kwargs) return MICA_OK;
     json_t *v = json_loads(o->kwargs, JSON_REJECT_DUPLICATES, &why);
     const char *wrong = !v ? why.text : json_is_object(v) ? NULL : "it is another kind of value";
@@ -60,8 +64,7 @@ mica_status cmd_run(const options *o, mica_error *err) {
     talk t = {0};
     strbuf text = {0};
     bool has_prompt;
-    if (!o->model && !o->hf) return fail(err, MICA_E_ARG, "-m: missing: name a GGUF file or a pulled model");
-    TRY(check_kwargs(o, err));
+    TRY(check_flags(o, err));
     TRY_GOTO(take_prompt(&text, &has_prompt, o, err), done);
     TRY_GOTO(open_model(&model, o, NULL, err), done);
     interrupt_defer(true); // from here on Ctrl-C stops an answer, and what there is of it counts

@@ -30,11 +30,17 @@ bool stopper_put(stopper *s, const char *text, size_t n, slice *out) {
     *out = (slice){"", 0};
     strbuf_put(&s->held, text, n);
     if (s->held.n == 0) return false;
-    const char *first = NULL;
+    // The one that ends first counts, then the longest: so it comes out the same whatever pieces the text
+    // comes in.
+    const char *first = NULL, *first_end = NULL;
     size_t keep = 0;
     for (size_t i = 0; i < s->n_stop; i++) {
-        const char *at = memmem(s->held.p, s->held.n, s->stops[i], strlen(s->stops[i]));
-        if (at && (!first || at < first)) first = at;
+        const size_t len = strlen(s->stops[i]);
+        const char *at = memmem(s->held.p, s->held.n, s->stops[i], len);
+        if (at && (!first || at + len < first_end || (at + len == first_end && at < first))) {
+            first = at;
+            first_end = at + len;
+        }
         const size_t k = prefix_at_end(s->held.p, s->held.n, s->stops[i]);
         if (k > keep) keep = k;
     }
@@ -164,8 +170,10 @@ bool reply_put(reply *r, int32_t id) {
 void reply_flush(reply *r) {
     if (r->stopped) return;
     // No mark came of what is held: it is plain text of the state it was held in.
-    if (r->state == STATE_START) give_answer(r, r->held.p, r->held.n);
-    else give(r, r->state == STATE_THINKING ? PART_THINKING : PART_MARK, r->held.p, r->held.n);
+    if (r->state == STATE_START)
+        give_answer(r, r->held.p, r->held.n);
+    else
+        give(r, r->state == STATE_THINKING ? PART_THINKING : PART_MARK, r->held.p, r->held.n);
     if (!r->stopped) give(r, PART_ANSWER, r->stop.held.p, r->stop.held.n);
     strbuf_clear(&r->held);
     strbuf_clear(&r->stop.held);
