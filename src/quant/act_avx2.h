@@ -27,14 +27,16 @@ SIMD bool act_block(int8_t *q, float *d, float *s, float *s16, const float *x) {
     __m256i r[4];
     UNROLL
     for (int i = 0; i < 4; i++) r[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inv)); // nearest, ties to even
-    // |x| / (amax / 127) is at most 127 (1 + 2^-22): nothing reaches 127.5, the clamp of the rule has no work.
+    // |x| / (amax / 127) is at most 127 (1 + 2^-22): nothing reaches 127.5, the clamp of the rule has no
+    // work.
     __m256i b = _mm256_packs_epi16(_mm256_packs_epi32(r[0], r[1]), _mm256_packs_epi32(r[2], r[3]));
     b = _mm256_permutevar8x32_epi32(b, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)(void *)q, b);
     // Sums of eight bytes + 128.
     __m256i sums = _mm256_sad_epu8(_mm256_xor_si256(b, bytes_all(0x80)), _mm256_setzero_si256());
     __m128i lo = _mm256_castsi256_si128(sums), hi = _mm256_extracti128_si256(sums, 1);
-    int a = _mm_cvtsi128_si32(lo) + _mm_extract_epi32(lo, 2) - 2048, c = _mm_cvtsi128_si32(hi) + _mm_extract_epi32(hi, 2) - 2048;
+    int a = _mm_cvtsi128_si32(lo) + _mm_extract_epi32(lo, 2) - 2048,
+        c = _mm_cvtsi128_si32(hi) + _mm_extract_epi32(hi, 2) - 2048;
     *d = scale;
     *s = scale * (float)(a + c);
     s16[0] = scale * (float)a;

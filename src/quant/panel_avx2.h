@@ -1,6 +1,6 @@
-/* Panels: 16 rows of weights, a stretch of columns long, unpacked so that a register holds one group of four columns of
- * 8 (AVX2) or 16 (AVX-512) rows. A lane then is a weight row, and the f32 accumulator of an output sees its sub-blocks left
- * to right, as rule 4 wants, with no sum across lanes. Made with AVX2 for both. */
+/* Panels: 16 rows of weights, a stretch of columns long, unpacked so that a register holds one group of four
+ * columns of 8 (AVX2) or 16 (AVX-512) rows. A lane then is a weight row, and the f32 accumulator of an output
+ * sees its sub-blocks left to right, as rule 4 wants, with no sum across lanes. Made with AVX2 for both. */
 #ifndef MICA_QUANT_PANEL_AVX2_H
 #define MICA_QUANT_PANEL_AVX2_H
 
@@ -10,7 +10,8 @@
 
 enum {
     PANEL_ROWS = 16,
-    PANEL_COLS = 512,     // columns of a stretch: the panel stays in a first cache of 32 KiB, beside its activations
+    PANEL_COLS =
+        512, // columns of a stretch: the panel stays in a first cache of 32 KiB, beside its activations
     PANEL_SUBS = PANEL_COLS / 16,
     FLOAT_PANEL_COLS = 256
 };
@@ -22,18 +23,24 @@ typedef struct quant_panel {
     int32_t start[PANEL_SUBS][PANEL_ROWS]; // see quant_panel_start_fill
 } quant_panel;
 
-/* Columns col0 .. col0 + n_col (at most PANEL_COLS, col0 a multiple of 256) of n_row <= PANEL_ROWS rows at w, row_bytes apart.
- * Rows past n_row repeat the last one. */
-void quant_panel_fill(quant_panel *o, gguf_type type, const uint8_t *w, size_t row_bytes, uint32_t n_row, uint32_t col0,
-                      uint32_t n_col);
-/* start = first - 128 * (the sub-block's sum of weights): where an integer sum begins whose activations come as q + 128. */
+/* Where a panel comes from: columns col0 .. col0 + n_col of n_row <= PANEL_ROWS rows at w, row_bytes apart.
+ * Rows of the panel past n_row repeat the last one. */
+typedef struct panel_source {
+    const uint8_t *w;
+    size_t row_bytes;
+    uint32_t n_row, col0, n_col;
+} panel_source;
+
+/* At most PANEL_COLS columns, from a multiple of 256. */
+void quant_panel_fill(quant_panel *o, gguf_type type, const panel_source *from);
+/* start = first - 128 * (the sub-block's sum of weights): where an integer sum begins whose activations come
+ * as q + 128. */
 void quant_panel_start_fill(quant_panel *o, int n_sub, uint32_t n_col, int32_t first);
 
 typedef struct float_panel {
     _Alignas(64) float w[FLOAT_PANEL_COLS][PANEL_ROWS];
 } float_panel;
 
-/* As quant_panel_fill, for F32, F16, BF16 and at most FLOAT_PANEL_COLS columns from any. */
-void quant_float_panel_fill(float_panel *o, gguf_type type, const uint8_t *w, size_t row_bytes, uint32_t n_row, uint32_t col0,
-                            uint32_t n_col);
+/* F32, F16 or BF16; at most FLOAT_PANEL_COLS columns, from any. */
+void quant_float_panel_fill(float_panel *o, gguf_type type, const panel_source *from);
 #endif

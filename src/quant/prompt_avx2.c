@@ -1,12 +1,15 @@
-/* The prompt role (docs/ARITHMETIC.md rules 2, 4, 5) with AVX2: a panel of 16 weight rows (panel_avx2.h) meets tiles of
- * activation rows. Lanes are weight rows; each output has one accumulator that sees its sub-blocks left to right.
+/* The prompt role (docs/ARITHMETIC.md rules 2, 4, 5) with AVX2: a panel of 16 weight rows (panel_avx2.h)
+ * meets tiles of activation rows. Lanes are weight rows; each output has one accumulator that sees its
+ * sub-blocks left to right.
  *
- * Integer sums of a sub-block are exact. Byte products are added in pairs to 16 bits (maddubs), and as many pairs on top of
- * each other as cannot overflow, the "depth", before one step to 32 bits (madd). One factor of maddubs is unsigned:
- *   PLAIN  weights are 0..31 (types with minima): w * x. 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 = 31496.
- *   SHIFT  weights are signed and small: (x + 128) * w, and the sum starts at -128 * (sum of w). With |w| <= 8, 16, 32, 64 at
- *          depth 8, 4, 2, 1 the sum is at most 2 * 255 * 64 = 32640.
- *   WIDE   weights are whole signed bytes: both factors go to 16 bits, even and odd columns apart, and madd sums those. */
+ * Integer sums of a sub-block are exact. Byte products are added in pairs to 16 bits (maddubs), and as many
+ * pairs on top of each other as cannot overflow, the "depth", before one step to 32 bits (madd). One factor
+ * of maddubs is unsigned, hence three forms:
+ * - PLAIN: weights are 0..31 (types with minima): w * x. 8 * 2 * 15 * 127 = 30480, 4 * 2 * 31 * 127 = 31496.
+ * - SHIFT: weights are signed and small: (x + 128) * w, and the sum starts at -128 * (sum of w). With |w| <=
+ * 8, 16, 32, 64 at depth 8, 4, 2, 1 the sum is at most 2 * 255 * 64 = 32640.
+ * - WIDE: weights are whole signed bytes: both factors go to 16 bits, even and odd columns apart, and madd
+ * sums those. */
 #include "quant/kernels.h"
 #include "quant/panel_avx2.h"
 #include "quant/unpack_avx2.h"
@@ -17,54 +20,68 @@ enum { TILE = 4, FLOAT_TILE = 6 };
 
 typedef enum core_form { FORM_PLAIN, FORM_SHIFT, FORM_WIDE } core_form;
 
-/* The weights of a WIDE panel: for each group of four columns, rows of columns 0 and 2, then of columns 1 and 3. */
+/* The weights of a WIDE panel: for each group of four columns, rows of columns 0 and 2, then of columns 1
+ * and 3. */
 typedef struct wide_panel {
     _Alignas(64) int16_t q[PANEL_COLS / 4][2][PANEL_ROWS][2];
 } wide_panel;
 
 /* Activations of a tile in the form a core reads; the other forms read the caller's. */
 typedef union tile_bytes {
-    _Alignas(64) uint8_t shift[TILE][PANEL_COLS];           // q + 128
-    _Alignas(64) int16_t wide[TILE][2][PANEL_COLS / 2];     // even columns, odd columns
+    _Alignas(64) uint8_t shift[TILE][PANEL_COLS];       // q + 128
+    _Alignas(64) int16_t wide[TILE][2][PANEL_COLS / 2]; // even columns, odd columns
 } tile_bytes;
 
 /* A panel and up to TILE rows of activations, at the panel's first column. */
 typedef struct tile {
     const quant_panel *w;
     const wide_panel *wide;
-    const uint8_t *x[TILE]; // as the form wants them; WIDE: of int16_t, odd columns PANEL_COLS / 2 after even ones
+    const uint8_t *x[TILE]; // as the form wants them: see tile_bytes
     const float *d[TILE], *s[TILE];
     float *y[TILE]; // 16 outputs, read and written
     int n_block;
 } tile;
 
-SIMD __m256i dword_all(const uint8_t *p) { return _mm256_set1_epi32((int)load_u32(p)); }
-SIMD __m256i load_aligned(const void *p) { return _mm256_load_si256((const __m256i *)p); }
+SIMD __m256i dword_all(const uint8_t *p) {
+    return _mm256_set1_epi32((int)load_u32(p));
+}
+SIMD __m256i load_aligned(const void *p) {
+    return _mm256_load_si256((const __m256i *)p);
+}
 
-/* ---- integer sums: sum[r][a] of 8 weight rows r and activation row a ------------------------------------------------------ */
+/* A kind of core: constants in every use. */
+typedef struct core_kind {
+    core_form form;
+    int n_sub, depth;
+    bool has_min;
+} core_kind;
+
+/* ---- integer sums: sum[r][a] of 8 weight rows r and activation row a -------------------------------- */
 
 /* The groups of four columns of sub-block is, in 16 bits for `depth` groups at a time. */
-SIMD void sums_bytes(__m256i sum[2][TILE], const tile *t, int is, int n_group, int depth, core_form form, int n_act) {
+SIMD void sums_bytes(__m256i sum[2][TILE], const tile *t, int is, const core_kind k, int n_act) {
     const __m256i one = _mm256_set1_epi16(1);
+    const bool shift = k.form == FORM_SHIFT;
+    const int n_group = 8 / k.n_sub;
     UNROLL
     for (int r = 0; r < 2; r++) {
         UNROLL
         for (int a = 0; a < n_act; a++) {
-            sum[r][a] = form == FORM_SHIFT ? load_aligned(&t->w->start[is][8 * r]) : _mm256_setzero_si256();
+            sum[r][a] = shift ? load_aligned(&t->w->start[is][8 * r]) : _mm256_setzero_si256();
         }
     }
     UNROLL
-    for (int g0 = 0; g0 < n_group; g0 += depth) {
+    for (int g0 = 0; g0 < n_group; g0 += k.depth) {
         __m256i pair[2][TILE];
         UNROLL
-        for (int g = 0; g < depth; g++) {
+        for (int g = 0; g < k.depth; g++) {
             int at = is * n_group + g0 + g;
             __m256i w0 = load_aligned(t->w->q[at][0]), w1 = load_aligned(t->w->q[at][8]);
             UNROLL
             for (int a = 0; a < n_act; a++) {
                 __m256i x = dword_all(t->x[a] + 4 * at);
-                __m256i p0 = form == FORM_SHIFT ? _mm256_maddubs_epi16(x, w0) : _mm256_maddubs_epi16(w0, x);
-                __m256i p1 = form == FORM_SHIFT ? _mm256_maddubs_epi16(x, w1) : _mm256_maddubs_epi16(w1, x);
+                __m256i p0 = shift ? _mm256_maddubs_epi16(x, w0) : _mm256_maddubs_epi16(w0, x);
+                __m256i p1 = shift ? _mm256_maddubs_epi16(x, w1) : _mm256_maddubs_epi16(w1, x);
                 pair[0][a] = g == 0 ? p0 : _mm256_add_epi16(pair[0][a], p0);
                 pair[1][a] = g == 0 ? p1 : _mm256_add_epi16(pair[1][a], p1);
             }
@@ -92,14 +109,7 @@ SIMD void sums_wide(__m256i sum[2][TILE], const tile *t, int is, int n_act) {
     }
 }
 
-/* ---- cores --------------------------------------------------------------------------------------------------------------- */
-
-/* A kind of core: constants in every use. */
-typedef struct core_kind {
-    core_form form;
-    int n_sub, depth;
-    bool has_min;
-} core_kind;
+/* ---- cores ------------------------------------------------------------------------------------------ */
 
 SIMD void core_run(const tile *t, const core_kind k, int n_act) {
     __m256 y[2][TILE];
@@ -110,8 +120,10 @@ SIMD void core_run(const tile *t, const core_kind k, int n_act) {
     }
     for (int is = 0; is < t->n_block * k.n_sub; is++) {
         __m256i sum[2][TILE];
-        if (k.form == FORM_WIDE) sums_wide(sum, t, is, n_act);
-        else sums_bytes(sum, t, is, 8 / k.n_sub, k.depth, k.form, n_act);
+        if (k.form == FORM_WIDE)
+            sums_wide(sum, t, is, n_act);
+        else
+            sums_bytes(sum, t, is, k, n_act);
         __m256 w0 = _mm256_load_ps(t->w->scale[is]), w1 = _mm256_load_ps(t->w->scale[is] + 8);
         UNROLL
         for (int a = 0; a < n_act; a++) {
@@ -135,21 +147,25 @@ SIMD void core_run(const tile *t, const core_kind k, int n_act) {
 typedef void core_fn(const tile *t);
 
 /* X(name, form, scales in 32 weights, depth, minima, activation rows of a tile) */
-#define CORES(X)                                                                                                   \
-    X(plain_8, FORM_PLAIN, 1, 8, true, 4)                                                                          \
-    X(plain_4, FORM_PLAIN, 1, 4, true, 2)                                                                          \
-    X(plain_half_4, FORM_PLAIN, 2, 4, true, 4)                                                                     \
-    X(shift_8, FORM_SHIFT, 1, 8, false, 4)                                                                         \
-    X(shift_4, FORM_SHIFT, 1, 4, false, 2)                                                                         \
-    X(shift_1, FORM_SHIFT, 1, 1, false, 2)                                                                         \
-    X(shift_half_4, FORM_SHIFT, 2, 4, false, 4)                                                                    \
-    X(shift_half_2, FORM_SHIFT, 2, 2, false, 2)                                                                    \
-    X(shift_half_1, FORM_SHIFT, 2, 1, false, 2)                                                                    \
+#define CORES(X)                                                                                             \
+    X(plain_8, FORM_PLAIN, 1, 8, true, 4)                                                                    \
+    X(plain_4, FORM_PLAIN, 1, 4, true, 2)                                                                    \
+    X(plain_half_4, FORM_PLAIN, 2, 4, true, 4)                                                               \
+    X(shift_8, FORM_SHIFT, 1, 8, false, 4)                                                                   \
+    X(shift_4, FORM_SHIFT, 1, 4, false, 2)                                                                   \
+    X(shift_1, FORM_SHIFT, 1, 1, false, 2)                                                                   \
+    X(shift_half_4, FORM_SHIFT, 2, 4, false, 4)                                                              \
+    X(shift_half_2, FORM_SHIFT, 2, 2, false, 2)                                                              \
+    X(shift_half_1, FORM_SHIFT, 2, 1, false, 2)                                                              \
     X(wide, FORM_WIDE, 1, 0, false, 4)
 
-#define CORE_FN(name, form, n_sub, depth, has_min, n_tile)                                                         \
-    static void core_##name##_one(const tile *t) { core_run(t, (core_kind){form, n_sub, depth, has_min}, 1); }     \
-    static void core_##name##_tile(const tile *t) { core_run(t, (core_kind){form, n_sub, depth, has_min}, n_tile); }
+#define CORE_FN(name, form, n_sub, depth, has_min, n_tile)                                                   \
+    static void core_##name##_one(const tile *t) {                                                           \
+        core_run(t, (core_kind){form, n_sub, depth, has_min}, 1);                                            \
+    }                                                                                                        \
+    static void core_##name##_tile(const tile *t) {                                                          \
+        core_run(t, (core_kind){form, n_sub, depth, has_min}, n_tile);                                       \
+    }
 CORES(CORE_FN)
 
 typedef struct core {
@@ -158,11 +174,11 @@ typedef struct core {
     core_fn *one, *tile;
 } core;
 
-#define CORE_ROW(name, form, n_sub, depth, has_min, n_tile)                                                        \
+#define CORE_ROW(name, form, n_sub, depth, has_min, n_tile)                                                  \
     static const core core_##name = {form, n_sub, n_tile, core_##name##_one, core_##name##_tile};
 CORES(CORE_ROW)
 
-/* ---- panels times activations ------------------------------------------------------------------------------------------- */
+/* ---- panels times activations ----------------------------------------------------------------------- */
 
 typedef struct prompt_job {
     float *y;
@@ -185,7 +201,8 @@ static void wide_fill(wide_panel *o, const quant_panel *p, uint32_t n_col) {
     for (uint32_t g = 0; g < n_col / 4; g++) {
         for (int r = 0; r < PANEL_ROWS; r += 8) {
             __m256i q = load_aligned(p->q[g][r]);
-            _mm256_store_si256((__m256i *)(void *)o->q[g][0][r], _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8));
+            _mm256_store_si256((__m256i *)(void *)o->q[g][0][r],
+                               _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8));
             _mm256_store_si256((__m256i *)(void *)o->q[g][1][r], _mm256_srai_epi16(q, 8));
         }
     }
@@ -208,7 +225,8 @@ static const uint8_t *tile_row_fill(tile_bytes *o, int i, core_form form, const 
 }
 
 /* The panel in scratch, rows row0.. of the job, columns col0.., times all activations. */
-static void panel_run(const prompt_job *b, const core *c, prompt_scratch *scratch, uint32_t row0, uint32_t col0) {
+static void panel_run(const prompt_job *b, const core *c, prompt_scratch *scratch, uint32_t row0,
+                      uint32_t col0) {
     uint32_t n_col = b->n_col - col0 < PANEL_COLS ? b->n_col - col0 : PANEL_COLS, n_tile = 0;
     uint32_t n_row = b->n_row - row0 < PANEL_ROWS ? b->n_row - row0 : PANEL_ROWS;
     float part[TILE][PANEL_ROWS]; // outputs of a panel with fewer rows
@@ -222,11 +240,15 @@ static void panel_run(const prompt_job *b, const core *c, prompt_scratch *scratc
             t.s[i] = c->n_sub == 2 ? b->a->s16 + at / 16 : b->a->s + at / 32;
             float *y = b->y + (ia + i) * b->ld_y + row0;
             t.y[i] = n_row < PANEL_ROWS ? part[i] : y;
-            if (col0 == 0) memset(t.y[i], 0, PANEL_ROWS * sizeof(float));
-            else if (n_row < PANEL_ROWS) memcpy(part[i], y, n_row * sizeof(float));
+            if (col0 == 0)
+                memset(t.y[i], 0, PANEL_ROWS * sizeof(float));
+            else if (n_row < PANEL_ROWS)
+                memcpy(part[i], y, n_row * sizeof(float));
         }
-        if (n_tile == 1) c->one(&t);
-        else c->tile(&t);
+        if (n_tile == 1)
+            c->one(&t);
+        else
+            c->tile(&t);
         for (uint32_t i = 0; i < n_tile && n_row < PANEL_ROWS; i++) {
             memcpy(b->y + (ia + i) * b->ld_y + row0, part[i], n_row * sizeof(float));
         }
@@ -239,7 +261,8 @@ static void prompt_run(const prompt_job *b, gguf_type type, const core *c, void 
         uint32_t n_row = b->n_row - row0 < PANEL_ROWS ? b->n_row - row0 : PANEL_ROWS;
         for (uint32_t col0 = 0; col0 < b->n_col; col0 += PANEL_COLS) {
             uint32_t n_col = b->n_col - col0 < PANEL_COLS ? b->n_col - col0 : PANEL_COLS;
-            quant_panel_fill(&s->panel, type, b->w + row0 * b->row_bytes, b->row_bytes, n_row, col0, n_col);
+            panel_source src = {b->w + row0 * b->row_bytes, b->row_bytes, n_row, col0, n_col};
+            quant_panel_fill(&s->panel, type, &src);
             if (c->form == FORM_SHIFT) quant_panel_start_fill(&s->panel, c->n_sub, n_col, 0);
             if (c->form == FORM_WIDE) wide_fill(&s->wide, &s->panel, n_col);
             panel_run(b, c, s, row0, col0);
@@ -274,16 +297,17 @@ static void prompt_run(const prompt_job *b, gguf_type type, const core *c, void 
 #define core_of_q1_0 core_shift_8
 #define core_of_q2_0 core_shift_8
 
-#define PROMPT_KERNEL(TYPE, name, n_sub, has_min)                                                                  \
-    void quant_prompt_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes, const quant_act *a,      \
-                                  uint32_t act0, uint32_t n_act, uint32_t n_row, uint32_t n_col, void *scratch) {  \
-        prompt_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                                    \
-        quant_calls_add(CPU_AVX2, true, GGUF_##TYPE);                                                              \
-        prompt_run(&job, GGUF_##TYPE, &core_of_##name, scratch);                                                   \
+#define PROMPT_KERNEL(TYPE, name, n_sub, has_min)                                                            \
+    void quant_prompt_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes,                    \
+                                  const quant_act *a, uint32_t act0, uint32_t n_act, uint32_t n_row,         \
+                                  uint32_t n_col, void *scratch) {                                           \
+        prompt_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                              \
+        quant_calls_add(CPU_AVX2, true, GGUF_##TYPE);                                                        \
+        prompt_run(&job, GGUF_##TYPE, &core_of_##name, scratch);                                             \
     }
 QUANT_TYPES(PROMPT_KERNEL)
 
-/* ---- float weights ---------------------------------------------------------------------------------------------------------- */
+/* ---- float weights ---------------------------------------------------------------------------------- */
 
 typedef struct float_tile {
     const float_panel *w;
@@ -326,7 +350,8 @@ static void float_core(const float_tile *t, uint32_t n_act) {
     }
 }
 
-static void float_panel_run(const prompt_job *b, const float_panel *p, uint32_t row0, uint32_t col0, uint32_t n_col) {
+static void float_panel_run(const prompt_job *b, const float_panel *p, uint32_t row0, uint32_t col0,
+                            uint32_t n_col) {
     uint32_t n_tile = 0, n_row = b->n_row - row0 < PANEL_ROWS ? b->n_row - row0 : PANEL_ROWS;
     float part[FLOAT_TILE][PANEL_ROWS];
     float_tile t = {.w = p, .n_col = n_col};
@@ -336,8 +361,10 @@ static void float_panel_run(const prompt_job *b, const float_panel *p, uint32_t 
             t.x[i] = b->a->x + (size_t)(b->act0 + ia + i) * b->a->ld + col0;
             float *y = b->y + (ia + i) * b->ld_y + row0;
             t.y[i] = n_row < PANEL_ROWS ? part[i] : y;
-            if (col0 == 0) memset(t.y[i], 0, PANEL_ROWS * sizeof(float));
-            else if (n_row < PANEL_ROWS) memcpy(part[i], y, n_row * sizeof(float));
+            if (col0 == 0)
+                memset(t.y[i], 0, PANEL_ROWS * sizeof(float));
+            else if (n_row < PANEL_ROWS)
+                memcpy(part[i], y, n_row * sizeof(float));
         }
         float_core(&t, n_tile);
         for (uint32_t i = 0; i < n_tile && n_row < PANEL_ROWS; i++) {
@@ -352,18 +379,20 @@ static void prompt_float_run(const prompt_job *b, gguf_type type, void *scratch)
         uint32_t n_row = b->n_row - row0 < PANEL_ROWS ? b->n_row - row0 : PANEL_ROWS;
         for (uint32_t col0 = 0; col0 < b->n_col; col0 += FLOAT_PANEL_COLS) {
             uint32_t n_col = b->n_col - col0 < FLOAT_PANEL_COLS ? b->n_col - col0 : FLOAT_PANEL_COLS;
-            quant_float_panel_fill(p, type, b->w + row0 * b->row_bytes, b->row_bytes, n_row, col0, n_col);
+            panel_source src = {b->w + row0 * b->row_bytes, b->row_bytes, n_row, col0, n_col};
+            quant_float_panel_fill(p, type, &src);
             float_panel_run(b, p, row0, col0, n_col);
         }
     }
 }
 
-#define PROMPT_FLOAT_KERNEL(TYPE, name)                                                                            \
-    void quant_prompt_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes, const quant_act *a,      \
-                                  uint32_t act0, uint32_t n_act, uint32_t n_row, uint32_t n_col, void *scratch) {  \
-        prompt_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                                    \
-        quant_calls_add(CPU_AVX2, true, GGUF_##TYPE);                                                              \
-        prompt_float_run(&job, GGUF_##TYPE, scratch);                                                              \
+#define PROMPT_FLOAT_KERNEL(TYPE, name)                                                                      \
+    void quant_prompt_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes,                    \
+                                  const quant_act *a, uint32_t act0, uint32_t n_act, uint32_t n_row,         \
+                                  uint32_t n_col, void *scratch) {                                           \
+        prompt_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                              \
+        quant_calls_add(CPU_AVX2, true, GGUF_##TYPE);                                                        \
+        prompt_float_run(&job, GGUF_##TYPE, scratch);                                                        \
     }
 PROMPT_FLOAT_KERNEL(F32, f32)
 PROMPT_FLOAT_KERNEL(F16, f16)

@@ -1,11 +1,12 @@
-/* Small pieces that the kernels of both instruction sets share: scales in half order (unpack_avx2.h), trees of sums. */
+/* Small pieces that the kernels of both instruction sets share: scales in half order (unpack_avx2.h), trees
+ * of sums. */
 #ifndef MICA_QUANT_SIMD_AVX2_H
 #define MICA_QUANT_SIMD_AVX2_H
 
 #include "quant/unpack_avx2.h"
 
-/* The bytes that a kernel will want some units from now. A stream of rows is one run of memory to the processor's own
- * prefetcher, but that one stops at each 4 KiB page. */
+/* The bytes that a kernel will want some units from now. A stream of rows is one run of memory to the
+ * processor's own prefetcher, but that one stops at each 4 KiB page. */
 SIMD void prefetch(const uint8_t *p, int n_bytes) {
     for (int i = 0; i < n_bytes; i += 64) _mm_prefetch((const char *)p + 1024 + i, _MM_HINT_T0);
 }
@@ -20,7 +21,9 @@ SIMD __m256 half_scale(const __m256 s[2], int j) {
     }
 }
 
-SIMD __m256 quad_twice(const float *p) { return _mm256_broadcast_ps((const __m128 *)(const void *)p); }
+SIMD __m256 quad_twice(const float *p) {
+    return _mm256_broadcast_ps((const __m128 *)(const void *)p);
+}
 
 /* All ones in lanes 0 .. n - 1. */
 SIMD __m256 lanes_below(int n) {
@@ -28,7 +31,8 @@ SIMD __m256 lanes_below(int n) {
         _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
 }
 
-/* Minima over 16 (half order) times sums of activations over 16: first halves of the eight blocks, then second halves. */
+/* Minima over 16 (half order) times sums of activations over 16: first halves of the eight blocks, then
+ * second halves. */
 SIMD __m256 min16_add(__m256 acc, const __m256 m[2], const float *s16) {
     __m256 a = _mm256_loadu_ps(s16), b = _mm256_loadu_ps(s16 + 8);
     __m256i even = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));

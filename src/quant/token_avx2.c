@@ -1,11 +1,13 @@
 /* The token role (docs/ARITHMETIC.md rules 2, 3, 5) with AVX2.
  *
- * The 64 accumulators of rule 3 are eight registers, one a block mod 8, whose lanes are the groups of four. One row of
- * activations: a unit of weights goes from memory through the registers once, nothing is stored. Several rows: a segment of a
- * weight row (at most 4096 weights) is unpacked once to bytes in the first cache, and each row of activations reads those.
+ * The 64 accumulators of rule 3 are eight registers, one a block mod 8, whose lanes are the groups of four.
+ * One row of activations: a unit of weights goes from memory through the registers once, nothing is stored.
+ * Several rows: a segment of a weight row (at most 4096 weights) is unpacked once to bytes in the first
+ * cache, and each row of activations reads those.
  *
- * Group sums are exact: unsigned bytes times signed bytes add to 16-bit pairs that cannot saturate. The largest cases are
- * 2 * 63 * 127 (Q6_K before its offset), 2 * 128 * 127 (Q8_0 holding -128: the magnitude 128 is an unsigned byte). */
+ * Group sums are exact: unsigned bytes times signed bytes add to 16-bit pairs that cannot saturate. The
+ * largest cases are 2 * 63 * 127 (Q6_K before its offset), 2 * 128 * 127 (Q8_0 holding -128: the magnitude
+ * 128 is an unsigned byte). */
 #include "quant/kernels.h"
 #include "quant/simd_avx2.h"
 #include "quant/unit_avx2.h"
@@ -61,7 +63,7 @@ SIMD float token_sum_tree(const token_sum *t, bool has_min) {
     return sum - quad_tree(_mm_hadd_ps(lo, hi));
 }
 
-/* ---- one row of activations ---------------------------------------------------------------------------------------- */
+/* ---- one row of activations ------------------------------------------------------------------------- */
 
 /* Sums of pairs of products of block j, in 16 bits. */
 SIMD __m256i pairs_dot(const unit_kind k, const uint8_t *p, int j, const int8_t *xq) {
@@ -126,7 +128,7 @@ SIMD float segment_dot(const unit_kind k, const uint8_t *p, act_at a, uint32_t n
     return token_sum_tree(&t, k.min || k.min16);
 }
 
-/* ---- several rows of activations ------------------------------------------------------------------------------------- */
+/* ---- several rows of activations -------------------------------------------------------------------- */
 
 /* A segment of a weight row, unpacked. */
 typedef struct segment {
@@ -160,7 +162,8 @@ SIMD void unpacked_add(token_sum *t, const quant_unit *u, act_at a, unit_form fo
     UNROLL
     for (int j = 0; j < 8; j++) {
         if (j < n) {
-            __m256i sum = _mm256_madd_epi16(bytes_dot(u->q + 32 * j, a.q + 32 * j, form), _mm256_set1_epi16(1));
+            __m256i sum =
+                _mm256_madd_epi16(bytes_dot(u->q + 32 * j, a.q + 32 * j, form), _mm256_set1_epi16(1));
             t->acc[j] = _mm256_fmadd_ps(half_scale(s, j), _mm256_cvtepi32_ps(sum), t->acc[j]);
         }
     }
@@ -181,11 +184,17 @@ SIMD float unpacked_dot(const segment *g, act_at a, unit_form form) {
 }
 
 typedef float unpacked_dot_fn(const segment *g, act_at a);
-static float unpacked_dot_signed(const segment *g, act_at a) { return unpacked_dot(g, a, FORM_SIGNED); }
-static float unpacked_dot_min(const segment *g, act_at a) { return unpacked_dot(g, a, FORM_MIN); }
-static float unpacked_dot_min16(const segment *g, act_at a) { return unpacked_dot(g, a, FORM_MIN16); }
+static float unpacked_dot_signed(const segment *g, act_at a) {
+    return unpacked_dot(g, a, FORM_SIGNED);
+}
+static float unpacked_dot_min(const segment *g, act_at a) {
+    return unpacked_dot(g, a, FORM_MIN);
+}
+static float unpacked_dot_min16(const segment *g, act_at a) {
+    return unpacked_dot(g, a, FORM_MIN16);
+}
 
-/* ---- rows of weights -------------------------------------------------------------------------------------------------- */
+/* ---- rows of weights -------------------------------------------------------------------------------- */
 
 typedef struct token_job {
     float *y;
@@ -212,7 +221,9 @@ SIMD void rows_one(const unit_kind k, const token_job *b) {
 
 static void rows_several(gguf_type type, const token_job *b) {
     const quant_unit_type *t = &quant_unit_types[type];
-    unpacked_dot_fn *dot = !t->has_min ? unpacked_dot_signed : t->n_sub == 2 ? unpacked_dot_min16 : unpacked_dot_min;
+    unpacked_dot_fn *dot = !t->has_min     ? unpacked_dot_signed
+                           : t->n_sub == 2 ? unpacked_dot_min16
+                                           : unpacked_dot_min;
     segment g;
     uint32_t n_seg = quant_segment_n(b->n_col);
     for (uint32_t ir = 0; ir < b->n_row; ir++) {
@@ -220,35 +231,43 @@ static void rows_several(gguf_type type, const token_job *b) {
         for (uint32_t is = 0; is < n_seg; is++) {
             uint32_t begin, end;
             quant_segment_get(&begin, &end, is, b->n_col);
-            segment_unpack(&g, t, b->w + ir * b->row_bytes + (size_t)(begin / 256) * (size_t)t->bytes, end - begin);
+            segment_unpack(&g, t, b->w + ir * b->row_bytes + (size_t)(begin / 256) * (size_t)t->bytes,
+                           end - begin);
             for (uint32_t ia = 0; ia < b->n_act; ia++) y[ia] += dot(&g, act_row(b->a, b->act0 + ia, begin));
         }
         for (uint32_t ia = 0; ia < b->n_act; ia++) b->y[ia * b->ld_y + ir] = y[ia];
     }
 }
 
-#define TOKEN_KERNEL(TYPE, name, n_sub, has_min)                                                                   \
-    void quant_token_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes, const quant_act *a,       \
-                                 uint32_t act0, uint32_t n_act, uint32_t n_row, uint32_t n_col) {                  \
-        token_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                                     \
-        quant_calls_add(CPU_AVX2, false, GGUF_##TYPE);                                                             \
-        if (n_act == 1) rows_one(unit_##name, &job);                                                               \
-        else rows_several(GGUF_##TYPE, &job);                                                                      \
+#define TOKEN_KERNEL(TYPE, name, n_sub, has_min)                                                             \
+    void quant_token_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes, const quant_act *a, \
+                                 uint32_t act0, uint32_t n_act, uint32_t n_row, uint32_t n_col) {            \
+        token_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                               \
+        quant_calls_add(CPU_AVX2, false, GGUF_##TYPE);                                                       \
+        if (n_act == 1)                                                                                      \
+            rows_one(unit_##name, &job);                                                                     \
+        else                                                                                                 \
+            rows_several(GGUF_##TYPE, &job);                                                                 \
     }
 QUANT_TYPES(TOKEN_KERNEL)
 
-/* ---- float weights ------------------------------------------------------------------------------------------------------ */
+/* ---- float weights ---------------------------------------------------------------------------------- */
 
 typedef __m256 load8_fn(const uint8_t *w);
 
-SIMD __m256 load8_f32(const uint8_t *w) { return _mm256_loadu_ps((const float *)(const void *)w); }
-SIMD __m256 load8_f16(const uint8_t *w) { return _mm256_cvtph_ps(load128(w)); }
+SIMD __m256 load8_f32(const uint8_t *w) {
+    return _mm256_loadu_ps((const float *)(const void *)w);
+}
+SIMD __m256 load8_f16(const uint8_t *w) {
+    return _mm256_cvtph_ps(load128(w));
+}
 SIMD __m256 load8_bf16(const uint8_t *w) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(w)), 16));
 }
 
 /* The last n_col % 64 columns. */
-SIMD void float_tail_add(__m256 acc[8], load8_fn *load8, int size, const uint8_t *w, const float *x, uint32_t n) {
+SIMD void float_tail_add(__m256 acc[8], load8_fn *load8, int size, const uint8_t *w, const float *x,
+                         uint32_t n) {
     float a[64];
     UNROLL
     for (int i = 0; i < 8; i++) _mm256_storeu_ps(a + 8 * i, acc[i]);
@@ -272,7 +291,8 @@ SIMD float float_segment_dot(load8_fn *load8, int size, const uint8_t *w, const 
     for (; n_col >= 64; n_col -= 64, w += 64 * size, x += 64) {
         prefetch(w, 64 * size);
         UNROLL
-        for (int i = 0; i < 8; i++) acc[i] = _mm256_fmadd_ps(load8(w + 8 * i * size), _mm256_loadu_ps(x + 8 * i), acc[i]);
+        for (int i = 0; i < 8; i++)
+            acc[i] = _mm256_fmadd_ps(load8(w + 8 * i * size), _mm256_loadu_ps(x + 8 * i), acc[i]);
     }
     if (n_col) float_tail_add(acc, load8, size, w, x, n_col);
     return float_tree64(acc);
@@ -295,12 +315,12 @@ SIMD void rows_float(load8_fn *load8, int size, const token_job *b) {
     }
 }
 
-#define TOKEN_FLOAT_KERNEL(TYPE, name, size)                                                                       \
-    void quant_token_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes, const quant_act *a,       \
-                                 uint32_t act0, uint32_t n_act, uint32_t n_row, uint32_t n_col) {                  \
-        token_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                                     \
-        quant_calls_add(CPU_AVX2, false, GGUF_##TYPE);                                                             \
-        rows_float(load8_##name, size, &job);                                                                      \
+#define TOKEN_FLOAT_KERNEL(TYPE, name, size)                                                                 \
+    void quant_token_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes, const quant_act *a, \
+                                 uint32_t act0, uint32_t n_act, uint32_t n_row, uint32_t n_col) {            \
+        token_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                               \
+        quant_calls_add(CPU_AVX2, false, GGUF_##TYPE);                                                       \
+        rows_float(load8_##name, size, &job);                                                                \
     }
 TOKEN_FLOAT_KERNEL(F32, f32, 4)
 TOKEN_FLOAT_KERNEL(F16, f16, 2)

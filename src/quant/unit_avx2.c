@@ -3,7 +3,9 @@
 #include "quant/block.h"
 #include "quant/unpack_avx2.h"
 
-SIMD void store(float *p, __m256 v) { _mm256_store_ps(p, v); }
+SIMD void store(float *p, __m256 v) {
+    _mm256_store_ps(p, v);
+}
 
 SIMD void unit_unpack(quant_unit *o, const unit_kind k, const uint8_t *p, int n) {
     __m256 v[2];
@@ -33,10 +35,12 @@ SIMD void unit_unpack(quant_unit *o, const unit_kind k, const uint8_t *p, int n)
     }
 }
 
-#define UNIT_FN(TYPE, name, n_sub, has_min)                                                                        \
-    static void unit_##name##_unpack(quant_unit *o, const uint8_t *p, int n) { unit_unpack(o, unit_##name, p, n); }
+#define UNIT_FN(TYPE, name, n_sub, has_min)                                                                  \
+    static void unit_##name##_unpack(quant_unit *o, const uint8_t *p, int n) {                               \
+        unit_unpack(o, unit_##name, p, n);                                                                   \
+    }
 QUANT_TYPES(UNIT_FN)
 
-#define UNIT_ENTRY(TYPE, name, n_sub, has_min)                                                                     \
+#define UNIT_ENTRY(TYPE, name, n_sub, has_min)                                                               \
     [GGUF_##TYPE] = {unit_##name##_unpack, UNIT_BYTES_##name, n_sub, has_min},
 const quant_unit_type quant_unit_types[GGUF_TYPE_N] = {QUANT_TYPES(UNIT_ENTRY)};

@@ -1,5 +1,5 @@
-/* 256 weights of any quantised type in one plain form, made with AVX2: what kernels read that use a weight more than once
- * (token role with several rows of activations, prompt role), on AVX2 and AVX-512 alike. */
+/* 256 weights of any quantised type in one plain form, made with AVX2: what kernels read that use a weight
+ * more than once (token role with several rows of activations, prompt role), on AVX2 and AVX-512 alike. */
 #ifndef MICA_QUANT_UNIT_AVX2_H
 #define MICA_QUANT_UNIT_AVX2_H
 

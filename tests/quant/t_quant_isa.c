@@ -1,5 +1,6 @@
-/* Every table of products against the scalar definition, bit for bit: every type, both roles, ragged lengths, weights at odd
- * addresses, extremes; guard words around outputs, and counters that prove each type's own kernel ran. */
+/* Every table of products against the scalar definition, bit for bit: every type, both roles, ragged lengths,
+ * weights at odd addresses, extremes; guard words around outputs, and counters that prove each type's own
+ * kernel ran. */
 #include "check.h"
 
 #include "base/half.h"
@@ -12,10 +13,19 @@
 static const char *g_seed_note = "";
 static uint64_t g_seed = 20261130;
 
-static uint32_t rand_below(uint64_t *s, uint32_t n) { return (uint32_t)((test_rand(s) >> 33) % n); }
+static uint32_t rand_below(uint64_t *s, uint32_t n) {
+    return (uint32_t)((test_rand(s) >> 33) % n);
+}
 
 /* What the bytes of weights and activations are. */
-typedef enum fill_kind { FILL_RANDOM, FILL_WIDE, FILL_ALL_ZERO, FILL_ALL_ONES, FILL_ALL_80, FILL_KIND_N } fill_kind;
+typedef enum fill_kind {
+    FILL_RANDOM,
+    FILL_WIDE,
+    FILL_ALL_ZERO,
+    FILL_ALL_ONES,
+    FILL_ALL_80,
+    FILL_KIND_N
+} fill_kind;
 
 /* An f16 scale: ordinary, or (wide) any finite number, denormals and both zeros included. */
 static uint16_t rand_f16(fill_kind kind, uint64_t *s) {
@@ -26,18 +36,21 @@ static uint16_t rand_f16(fill_kind kind, uint64_t *s) {
 
 /* Where the f16 numbers of a block are; -1 ends the list. */
 static const int8_t g_f16_at[GGUF_TYPE_N][3] = {
-    [GGUF_Q4_0] = {0, -1},     [GGUF_Q4_1] = {0, 2, -1},   [GGUF_Q5_0] = {0, -1},    [GGUF_Q5_1] = {0, 2, -1},
-    [GGUF_Q8_0] = {0, -1},     [GGUF_Q2_K] = {80, 82, -1}, [GGUF_Q3_K] = {108, -1},  [GGUF_Q4_K] = {0, 2, -1},
-    [GGUF_Q5_K] = {0, 2, -1},  [GGUF_IQ2_XXS] = {0, -1},   [GGUF_IQ2_XS] = {0, -1},  [GGUF_IQ3_XXS] = {0, -1},
-    [GGUF_IQ1_S] = {0, -1},    [GGUF_IQ4_NL] = {0, -1},    [GGUF_IQ3_S] = {0, -1},   [GGUF_IQ2_S] = {0, -1},
-    [GGUF_IQ4_XS] = {0, -1},   [GGUF_TQ1_0] = {52, -1},    [GGUF_TQ2_0] = {64, -1},  [GGUF_Q1_0] = {0, -1},
-    [GGUF_Q2_0] = {0, -1},     [GGUF_MXFP4] = {-1},        [GGUF_NVFP4] = {-1},      [GGUF_IQ1_M] = {-1},
-    [GGUF_F32] = {-1},         [GGUF_F16] = {-1},          [GGUF_BF16] = {-1},       [GGUF_Q6_K] = {-2},
+    [GGUF_Q4_0] = {0, -1},    [GGUF_Q4_1] = {0, 2, -1},   [GGUF_Q5_0] = {0, -1},   [GGUF_Q5_1] = {0, 2, -1},
+    [GGUF_Q8_0] = {0, -1},    [GGUF_Q2_K] = {80, 82, -1}, [GGUF_Q3_K] = {108, -1}, [GGUF_Q4_K] = {0, 2, -1},
+    [GGUF_Q5_K] = {0, 2, -1}, [GGUF_IQ2_XXS] = {0, -1},   [GGUF_IQ2_XS] = {0, -1}, [GGUF_IQ3_XXS] = {0, -1},
+    [GGUF_IQ1_S] = {0, -1},   [GGUF_IQ4_NL] = {0, -1},    [GGUF_IQ3_S] = {0, -1},  [GGUF_IQ2_S] = {0, -1},
+    [GGUF_IQ4_XS] = {0, -1},  [GGUF_TQ1_0] = {52, -1},    [GGUF_TQ2_0] = {64, -1}, [GGUF_Q1_0] = {0, -1},
+    [GGUF_Q2_0] = {0, -1},    [GGUF_MXFP4] = {-1},        [GGUF_NVFP4] = {-1},     [GGUF_IQ1_M] = {-1},
+    [GGUF_F32] = {-1},        [GGUF_F16] = {-1},          [GGUF_BF16] = {-1},      [GGUF_Q6_K] = {-2},
 };
 
 static void block_fill(uint8_t *p, const gguf_type_info *t, gguf_type type, fill_kind kind, uint64_t *s) {
     for (int i = 0; i < t->bytes; i++) {
-        p[i] = kind == FILL_ALL_ZERO ? 0 : kind == FILL_ALL_ONES ? 0xFF : kind == FILL_ALL_80 ? 0x80 : (uint8_t)(test_rand(s) >> 24);
+        p[i] = kind == FILL_ALL_ZERO   ? 0
+               : kind == FILL_ALL_ONES ? 0xFF
+               : kind == FILL_ALL_80   ? 0x80
+                                       : (uint8_t)(test_rand(s) >> 24);
     }
     float f = ldexpf(test_randf(s), kind == FILL_WIDE ? (int)rand_below(s, 20) - 14 : 0);
     uint16_t h = rand_f16(kind, s);
@@ -75,8 +88,9 @@ static weights weights_new(gguf_type type, uint32_t n_row, uint32_t n_col, fill_
 }
 
 static quant_act act_new(uint32_t n_row, uint32_t ld) {
-    return (quant_act){mem_calloc((size_t)n_row * ld, 4),      mem_calloc((size_t)n_row * ld, 1), mem_calloc((size_t)n_row * ld / 32, 4),
-                       mem_calloc((size_t)n_row * ld / 32, 4), mem_calloc((size_t)n_row * ld / 16, 4), ld};
+    return (quant_act){mem_calloc((size_t)n_row * ld, 4),      mem_calloc((size_t)n_row * ld, 1),
+                       mem_calloc((size_t)n_row * ld / 32, 4), mem_calloc((size_t)n_row * ld / 32, 4),
+                       mem_calloc((size_t)n_row * ld / 16, 4), ld};
 }
 
 static void act_free(quant_act *a) {
@@ -96,7 +110,8 @@ static quant_act act_fill(uint32_t n_row, uint32_t n_col, fill_kind kind, uint64
         int q = (int)rand_below(s, 255) - 127;
         if (kind >= FILL_ALL_ZERO) q = extreme == 0 ? 127 : extreme == 1 ? -127 : (i & 1) ? 127 : -127;
         a.q[i] = (int8_t)q;
-        a.x[i] = i % ld < n_col ? ldexpf(test_randf(s), kind == FILL_WIDE ? (int)rand_below(s, 40) - 20 : 0) : NAN;
+        a.x[i] =
+            i % ld < n_col ? ldexpf(test_randf(s), kind == FILL_WIDE ? (int)rand_below(s, 40) - 20 : 0) : NAN;
     }
     for (size_t i = 0; i < (size_t)n_row * ld / 32; i++) {
         int sum[2] = {0, 0};
@@ -120,10 +135,21 @@ typedef struct shape {
 
 static const float GUARD = -7.25e33f;
 
-static void run(const quant_ops *ops, float *y, size_t ld_y, const shape *h, const weights *w, const quant_act *a,
-                uint32_t act0, void *scratch) {
-    if (h->prompt) ops->prompt[h->type](y, ld_y, w->w, w->row_bytes, a, act0, h->n_act, h->n_row, h->n_col, scratch);
-    else ops->token[h->type](y, ld_y, w->w, w->row_bytes, a, act0, h->n_act, h->n_row, h->n_col);
+typedef struct inputs {
+    weights w;
+    quant_act a;
+    uint32_t act0;
+    void *scratch;
+} inputs;
+
+static void run(const quant_ops *ops, float *y, size_t ld_y, const shape *h, const inputs *in) {
+    const weights *w = &in->w;
+    if (h->prompt) {
+        ops->prompt[h->type](y, ld_y, w->w, w->row_bytes, &in->a, in->act0, h->n_act, h->n_row, h->n_col,
+                             in->scratch);
+    } else {
+        ops->token[h->type](y, ld_y, w->w, w->row_bytes, &in->a, in->act0, h->n_act, h->n_row, h->n_col);
+    }
 }
 
 /* Outputs and the guards around them; the guards are checked here. */
@@ -132,9 +158,10 @@ static bool same(const float *want, const float *got, const shape *h, size_t ld_
         bool out = i >= 16 && (i - 16) / ld_y < h->n_act && (i - 16) % ld_y < h->n_row;
         float expected = out ? want[i] : GUARD;
         if (memcmp(&expected, &got[i], 4) == 0) continue;
-        print_error("%s %s n_col %u n_row %u n_act %u kind %d: %s %zu: want %a, got %a %s\n", gguf_type_get(h->type)->name,
-                    h->prompt ? "prompt" : "token", h->n_col, h->n_row, h->n_act, (int)h->kind, out ? "output" : "guard", i - 16,
-                    (double)expected, (double)got[i], g_seed_note);
+        print_error("%s %s n_col %u n_row %u n_act %u kind %d: %s %zu: want %a, got %a %s\n",
+                    gguf_type_get(h->type)->name, h->prompt ? "prompt" : "token", h->n_col, h->n_row,
+                    h->n_act, (int)h->kind, out ? "output" : "guard", i - 16, (double)expected,
+                    (double)got[i], g_seed_note);
         return false;
     }
     return true;
@@ -142,28 +169,27 @@ static bool same(const float *want, const float *got, const shape *h, size_t ld_
 
 static void compare(cpu_isa isa, const shape *h) {
     uint64_t s = g_seed++ * 0x9E3779B97F4A7C15ull | 1;
-    const quant_ops *ops = quant_ops_get(isa);
-    uint32_t act0 = rand_below(&s, 3);
-    weights w = weights_new(h->type, h->n_row, h->n_col, h->kind, &s);
-    quant_act a = act_fill(act0 + h->n_act, h->n_col, h->kind, &s);
+    inputs in = {.act0 = rand_below(&s, 3)};
+    in.w = weights_new(h->type, h->n_row, h->n_col, h->kind, &s);
+    in.a = act_fill(in.act0 + h->n_act, h->n_col, h->kind, &s);
+    in.scratch = mem_alloc_aligned(64, quant_prompt_scratch_bytes(h->n_col));
+    memset(in.scratch, 0xA5, quant_prompt_scratch_bytes(h->n_col));
     size_t ld_y = h->n_row + rand_below(&s, 5), n = 16 + h->n_act * ld_y + 16;
     float *want = mem_alloc(n * 4), *got = mem_alloc(n * 4);
     for (size_t i = 0; i < n; i++) want[i] = got[i] = GUARD;
-    void *scratch = mem_alloc_aligned(64, quant_prompt_scratch_bytes(h->n_col));
-    memset(scratch, 0xA5, quant_prompt_scratch_bytes(h->n_col));
-    run(quant_ops_get(CPU_SCALAR), want + 16, ld_y, h, &w, &a, act0, scratch);
+    run(quant_ops_get(CPU_SCALAR), want + 16, ld_y, h, &in);
     uint64_t before[CPU_ISA_N];
     for (int i = 0; i < CPU_ISA_N; i++) before[i] = quant_calls((cpu_isa)i, h->prompt, h->type);
-    run(ops, got + 16, ld_y, h, &w, &a, act0, scratch);
+    run(quant_ops_get(isa), got + 16, ld_y, h, &in);
     for (int i = 0; i < CPU_ISA_N; i++) {
         CHECK(quant_calls((cpu_isa)i, h->prompt, h->type) == before[i] + (i == (int)isa));
     }
     CHECK(same(want, got, h, ld_y, n));
     mem_free(want);
     mem_free(got);
-    mem_free(scratch);
-    mem_free(w.base);
-    act_free(&a);
+    mem_free(in.scratch);
+    mem_free(in.w.base);
+    act_free(&in.a);
 }
 
 /* A random length of about 1 to 12 blocks, or a given number of columns rounded to what the type allows. */
@@ -174,15 +200,18 @@ static uint32_t col_round(gguf_type type, uint32_t n_col) {
 }
 
 static void compare_type(cpu_isa isa, gguf_type type) {
-    static const uint32_t cols[] = {1, 32, 64, 96, 224, 256, 288, 480, 544, 1056, 2048, 4096, 4128, 4608, 8448};
+    static const uint32_t cols[] = {1,   32,   64,   96,   224,  256,  288, 480,
+                                    544, 1056, 2048, 4096, 4128, 4608, 8448};
     for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
         uint64_t s = g_seed + i;
         fill_kind kind = (fill_kind)(i % 2);
-        uint32_t odd = gguf_type_get(type)->block == 1 ? rand_below(&s, 9) : 0, n_col = col_round(type, cols[i] + odd);
+        uint32_t odd = gguf_type_get(type)->block == 1 ? rand_below(&s, 9) : 0,
+                 n_col = col_round(type, cols[i] + odd);
         uint32_t few = n_col > 2048 ? 2 : 1;
         compare(isa, &(shape){type, false, 1 + rand_below(&s, 33) / few, 1, n_col, kind});
         compare(isa, &(shape){type, false, 1 + rand_below(&s, 17) / few, 2 + (uint32_t)i % 7, n_col, kind});
-        compare(isa, &(shape){type, true, 1 + rand_below(&s, 33) / few, 1 + rand_below(&s, 70) / (few * few), n_col, kind});
+        compare(isa, &(shape){type, true, 1 + rand_below(&s, 33) / few, 1 + rand_below(&s, 70) / (few * few),
+                              n_col, kind});
         compare(isa, &(shape){type, true, 1 + (uint32_t)i, 1 + (uint32_t)i, n_col, kind});
     }
     for (int kind = FILL_ALL_ZERO; kind < FILL_KIND_N; kind++) {
@@ -205,7 +234,8 @@ static void compare_all(cpu_isa isa) {
     g_seed_note = note;
     for (int type = 0; type < GGUF_TYPE_N; type++) {
         const gguf_type_info *t = gguf_type_get((uint32_t)type);
-        if (t && (t->cls == GGUF_CLASS_FLOAT || t->cls == GGUF_CLASS_QUANT)) compare_type(isa, (gguf_type)type);
+        if (t && (t->cls == GGUF_CLASS_FLOAT || t->cls == GGUF_CLASS_QUANT))
+            compare_type(isa, (gguf_type)type);
     }
     g_seed_note = "";
 }
@@ -220,11 +250,12 @@ static void tables_are_whole(cpu_isa isa) {
         bool weight = t && (t->cls == GGUF_CLASS_FLOAT || t->cls == GGUF_CLASS_QUANT);
         CHECK(weight == (ops->token[i] != NULL) && weight == (ops->prompt[i] != NULL));
         CHECK(!weight || (ops->token[i] != def->token[i] && ops->prompt[i] != def->prompt[i]));
-        for (uint32_t k = 0; weight && k < i; k++) CHECK(ops->token[i] != ops->token[k] && ops->prompt[i] != ops->prompt[k]);
+        for (uint32_t k = 0; weight && k < i; k++)
+            CHECK(ops->token[i] != ops->token[k] && ops->prompt[i] != ops->prompt[k]);
     }
 }
 
-/* ---- activations ---------------------------------------------------------------------------------------------------------- */
+/* ---- activations ------------------------------------------------------------------------------------ */
 
 /* A block of one of several characters. */
 static void act_block_fill(float x[32], uint32_t character, uint64_t *s) {
@@ -233,7 +264,9 @@ static void act_block_fill(float x[32], uint32_t character, uint64_t *s) {
         switch (character) {
         case 0: x[i] = r; break;
         case 1: x[i] = 0; break;
-        case 2: x[i] = ldexpf(r, -120 - (int)rand_below(s, 30)); break;                  // scales near and below the normal ones
+        case 2:
+            x[i] = ldexpf(r, -120 - (int)rand_below(s, 30));
+            break; // scales near and below the normal ones
         case 3: x[i] = ldexpf(r, 120); break;
         case 4: x[i] = i == 5 ? 127 : (float)((int)rand_below(s, 254) - 127) + 0.5f; break; // ties
         case 5: x[i] = i == 31 ? -3.0e38f : ldexpf(r, (int)rand_below(s, 60) - 30); break;
@@ -246,7 +279,8 @@ static void act_block_fill(float x[32], uint32_t character, uint64_t *s) {
 static void act_compare(cpu_isa isa, uint32_t n_row, uint32_t n_col, uint64_t *s) {
     uint32_t ld = (n_col + 63) / 64 * 64;
     quant_act want = act_new(n_row + 2, ld), got = act_new(n_row + 2, ld);
-    for (size_t i = 0; i < (size_t)(n_row + 2) * ld / 32; i++) act_block_fill(want.x + 32 * i, rand_below(s, 8), s);
+    for (size_t i = 0; i < (size_t)(n_row + 2) * ld / 32; i++)
+        act_block_fill(want.x + 32 * i, rand_below(s, 8), s);
     memcpy(got.x, want.x, (size_t)(n_row + 2) * ld * 4);
     CHECK(quant_ops_get(CPU_SCALAR)->act_rows(&want, 1, n_row, n_col));
     CHECK(quant_ops_get(isa)->act_rows(&got, 1, n_row, n_col));
@@ -274,12 +308,30 @@ static void act_all(cpu_isa isa) {
     act_free(&a);
 }
 
-static void avx2_bits(void **st) { (void)st; compare_all(CPU_AVX2); }
-static void avx2_table(void **st) { (void)st; tables_are_whole(CPU_AVX2); }
-static void avx2_act(void **st) { (void)st; act_all(CPU_AVX2); }
-static void avx512_bits(void **st) { (void)st; compare_all(CPU_AVX512); }
-static void avx512_table(void **st) { (void)st; tables_are_whole(CPU_AVX512); }
-static void avx512_act(void **st) { (void)st; act_all(CPU_AVX512); }
+static void avx2_bits(void **st) {
+    (void)st;
+    compare_all(CPU_AVX2);
+}
+static void avx2_table(void **st) {
+    (void)st;
+    tables_are_whole(CPU_AVX2);
+}
+static void avx2_act(void **st) {
+    (void)st;
+    act_all(CPU_AVX2);
+}
+static void avx512_bits(void **st) {
+    (void)st;
+    compare_all(CPU_AVX512);
+}
+static void avx512_table(void **st) {
+    (void)st;
+    tables_are_whole(CPU_AVX512);
+}
+static void avx512_act(void **st) {
+    (void)st;
+    act_all(CPU_AVX512);
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
