@@ -38,6 +38,7 @@ typedef struct model_shape {
     uint64_t expert_bytes;    // of these, experts of all layers
     uint64_t n_expert_all;    // experts over all layers
     uint64_t bytes_per_token; // of weights a decoded token reads
+    uint64_t state_floats;    // recurrent state of one sequence, 0: none; its layout is the family's own
     kv_spec kv[MODEL_LAYER_MAX];
     dev_limits limits;    // of the widest call, n_row excepted
 } model_shape;
@@ -48,9 +49,12 @@ typedef struct model_step {
     const int32_t *out_rows;   // [n_out] rows whose logits are wanted, ascending
     const kv_layer *kv;        // [n_layer], host array of device pointers
     kv_pages pages[MODEL_PAGE_GROUPS];
+    const row_run *runs;       // [n_run] the batch by sequence
+    float *state;              // [n_seq, shape.state_floats]
     float *logits;             // [n_out, n_vocab], overwritten
     uint32_t n_row, n_prompt;  // rows in all, of them prompt role
     uint32_t n_out, n_out_prompt;
+    uint32_t n_run;
 } model_step;
 
 typedef struct model model;

@@ -23,7 +23,7 @@ typedef struct model_family {
     void (*fini)(model *m); // frees what bind took with mem_*, may be NULL
 } model_family;
 
-extern const model_family model_family_llama;
+extern const model_family model_family_llama, model_family_qwen35;
 
 struct model {
     const model_family *family;
@@ -61,6 +61,9 @@ mica_status model_matrix(model *m, weight_ref *w, int layer, const char *name, u
 /* A vector of n values as f32 on the device, whatever float type the file has. name is whole, with its suffix. */
 mica_status model_vector(model *m, const float **v, int layer, const char *name, uint32_t n, model_need need,
                          mica_error *err);
+/* A small matrix as f32 on the device, like a vector: for kernels that read weights by element (convolutions). */
+mica_status model_table(model *m, const float **v, int layer, const char *name, uint32_t n_row, uint32_t n_col,
+                        mica_error *err);
 /* A vector's values on the host, into out[n]; *found tells when optional. For tables that the host computes with. */
 mica_status model_vector_host(model *m, float *out, int layer, const char *name, uint32_t n, bool *found, mica_error *err);
 /* Marks a tensor that is not used on purpose. */

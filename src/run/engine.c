@@ -11,6 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What the next run of a sequence must know of its last window. */
+typedef struct window_log {
+    uint32_t n_commit, bank;
+} window_log;
+
 struct engine {
     model *m;  // owned
     dev *d;    // owned
@@ -21,6 +26,10 @@ struct engine {
     int32_t *out_rows;          // device, [out_max]
     int32_t *out_rows_host;     // owned, [out_max]
     int32_t *table[MODEL_PAGE_GROUPS]; // device, [n_seq, n_slot]
+    row_run *runs;              // device, [row_max]
+    row_run *runs_host;         // owned, [row_max]
+    window_log *logs;           // owned, [n_seq]
+    float *state;               // device, [n_seq, state_floats]
     void *scratch;              // device
     float *logits;              // device, [out_max, n_vocab]
     float *logits_host;         // owned, [out_max, n_vocab]
@@ -37,11 +46,24 @@ static size_t kv_position_bytes(const kv_spec *k, kv_type t) {
 static uint32_t ring_slots(const model_shape *s, uint32_t row_max) { return (s->window + row_max) / KV_PAGE + 2; }
 
 static uint32_t row_max_of(const engine_config *cfg) {
-    uint32_t decode = cfg->n_seq * ENGINE_WINDOW_MAX;
+    uint32_t decode = cfg->n_seq * WINDOW_MAX;
     return cfg->n_ubatch > decode ? cfg->n_ubatch : decode;
 }
 
-static uint32_t out_max_of(const engine_config *cfg) { return cfg->n_seq * ENGINE_WINDOW_MAX; }
+static uint32_t out_max_of(const engine_config *cfg) { return cfg->n_seq * WINDOW_MAX; }
+
+enum { SNAPSHOT_BUDGET = 256 << 20, SNAPSHOT_MIN = 2, SNAPSHOT_MAX = 16 }; // of one sequence
+
+/* A snapshot is a sequence's state and the logits after its last token. */
+static size_t snapshot_bytes(const model_shape *s) { return (s->state_floats + s->n_vocab) * sizeof(float); }
+
+static uint32_t snapshot_count(const model_shape *s) {
+    if (s->state_floats == 0) return 0;
+    size_t n = SNAPSHOT_BUDGET / snapshot_bytes(s);
+    return n < SNAPSHOT_MIN ? SNAPSHOT_MIN : n > SNAPSHOT_MAX ? SNAPSHOT_MAX : (uint32_t)n;
+}
+
+uint32_t engine_snapshots(const engine *e) { return snapshot_count(model_shape_of(e->m)); }
 
 static void plan_from(plan *p, model *m, const engine_config *cfg) {
     const model_shape *s = model_shape_of(m);
@@ -59,6 +81,7 @@ static void plan_from(plan *p, model *m, const engine_config *cfg) {
         if (s->kv[il].group == KV_GROUP_FULL) r.kv_token_bytes += n;
         else r.kv_fixed_bytes += n * ring_slots(s, row_max) * KV_PAGE;
     }
+    r.state_bytes = s->state_floats * sizeof(float) + snapshot_count(s) * snapshot_bytes(s);
     r.scratch_bytes = model_scratch_bytes(m, row_max, out_max) + 2 * (size_t)out_max * s->n_vocab * sizeof(float);
     plan_make(p, &r);
 }
@@ -110,11 +133,17 @@ static mica_status take_step(engine *e, mica_error *err) {
     size_t n_logit = (size_t)e->out_max * s->n_vocab;
     TRY(dev_alloc(e->d, (void **)&e->rows, e->row_max * sizeof *e->rows, "rows", err));
     TRY(dev_alloc(e->d, (void **)&e->out_rows, e->out_max * sizeof *e->out_rows, "rows", err));
+    TRY(dev_alloc(e->d, (void **)&e->runs, e->row_max * sizeof *e->runs, "rows", err));
+    if (s->state_floats)
+        TRY(dev_alloc(e->d, (void **)&e->state, e->n_seq * s->state_floats * sizeof(float), "state", err));
     TRY(dev_alloc(e->d, &e->scratch, model_scratch_bytes(e->m, e->row_max, e->out_max), "scratch", err));
     TRY(dev_alloc(e->d, (void **)&e->logits, n_logit * sizeof(float), "logits", err));
     e->logits_host = mem_pages_alloc(n_logit * sizeof(float));
     e->out_rows_host = mem_calloc(e->out_max, sizeof *e->out_rows_host);
-    if (!e->logits_host || !e->out_rows_host) return fail(err, MICA_E_NOMEM, "logits: out of memory");
+    e->runs_host = mem_calloc(e->row_max, sizeof *e->runs_host);
+    e->logs = mem_calloc(e->n_seq, sizeof *e->logs);
+    if (!e->logits_host || !e->out_rows_host || !e->runs_host || !e->logs)
+        return fail(err, MICA_E_NOMEM, "logits: out of memory");
     model_scratch_set(e->m, e->scratch, e->row_max, e->out_max);
     return MICA_OK;
 }
@@ -162,12 +191,16 @@ void engine_close(engine *e) {
         for (int g = 0; g < MODEL_PAGE_GROUPS; g++) dev_release(e->d, e->table[g]);
         dev_release(e->d, e->rows);
         dev_release(e->d, e->out_rows);
+        dev_release(e->d, e->runs);
+        dev_release(e->d, e->state);
         dev_release(e->d, e->scratch);
         dev_release(e->d, e->logits);
     }
     mem_free(e->kv);
     mem_pages_free(e->logits_host);
     mem_free(e->out_rows_host);
+    mem_free(e->runs_host);
+    mem_free(e->logs);
     model_close(e->m);
     dev_close(e->d);
     mem_free(e);
@@ -179,6 +212,58 @@ const char *engine_device(const engine *e) { return e->d->what; }
 uint32_t engine_row_max(const engine *e) { return e->row_max; }
 uint32_t engine_ubatch(const engine *e) { return e->n_ubatch; }
 uint32_t engine_out_max(const engine *e) { return e->out_max; }
+
+/* The batch by sequence. */
+static uint32_t build_runs(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt) {
+    uint32_t n = 0;
+    for (uint32_t ir = 0; ir < n_row; ir++) {
+        row_run *last = n ? &e->runs_host[n - 1] : NULL;
+        bool same = last && last->seq == rows[ir].seq && (ir < n_prompt) == (last->row0 < n_prompt);
+        if (same) {
+            last->n_row++;
+            continue;
+        }
+        window_log *l = &e->logs[rows[ir].seq];
+        e->runs_host[n++] = (row_run){.row0 = ir, .n_row = 1, .seq = rows[ir].seq, .n_commit = l->n_commit, .bank = l->bank};
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        row_run *r = &e->runs_host[i];
+        r->window = r->row0 >= n_prompt && r->n_row > 1;
+        assert(!r->window || r->n_row <= WINDOW_MAX);
+    }
+    return n;
+}
+
+/* The runs happened: windows wait in their logs, to be applied whole unless engine_accept says less. */
+static void settle_runs(engine *e, uint32_t n_run) {
+    for (uint32_t i = 0; i < n_run; i++) {
+        const row_run *r = &e->runs_host[i];
+        e->logs[r->seq] = (window_log){.n_commit = r->window ? r->n_row : 0, .bank = r->window ? r->bank ^ 1u : r->bank};
+    }
+}
+
+void engine_accept(engine *e, int32_t seq, uint32_t n) {
+    window_log *l = &e->logs[seq];
+    if (n < l->n_commit) l->n_commit = n;
+}
+
+bool engine_has_state(const engine *e) { return e->state != NULL; }
+
+size_t engine_state_bytes(const engine *e) { return (size_t)model_shape_of(e->m)->state_floats * sizeof(float); }
+
+mica_status engine_state_save(engine *e, int32_t seq, void *host, mica_error *err) {
+    size_t n = engine_state_bytes(e);
+    assert(e->logs[seq].n_commit == 0);
+    return n ? dev_download(e->d, host, (char *)e->state + (size_t)seq * n, n, err) : MICA_OK;
+}
+
+mica_status engine_state_load(engine *e, int32_t seq, const void *host, mica_error *err) {
+    size_t n = engine_state_bytes(e);
+    e->logs[seq].n_commit = 0;
+    if (n == 0) return MICA_OK;
+    char *at = (char *)e->state + (size_t)seq * n;
+    return host ? dev_upload(e->d, at, host, n, err) : dev_zero(e->d, at, n, err);
+}
 
 mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt, mica_error *err) {
     assert(n_row > 0 && n_row <= e->row_max && n_prompt <= n_row);
@@ -195,9 +280,14 @@ mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_
         e->out_rows_host[s.n_out++] = (int32_t)ir;
         s.n_out_prompt += ir < n_prompt;
     }
+    s.runs = e->runs;
+    s.state = e->state;
+    s.n_run = build_runs(e, rows, n_row, n_prompt);
     TRY(dev_upload(e->d, e->rows, rows, n_row * sizeof *rows, err));
+    TRY(dev_upload(e->d, e->runs, e->runs_host, s.n_run * sizeof *e->runs_host, err));
     if (s.n_out) TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
     TRY(model_forward(e->m, &s, err));
+    settle_runs(e, s.n_run);
     if (s.n_out) TRY(dev_download(e->d, e->logits_host, e->logits, (size_t)s.n_out * n_vocab * sizeof(float), err));
     return dev_sync(e->d, err);
 }

@@ -25,8 +25,6 @@ typedef struct engine_config {
 
 typedef struct engine engine;
 
-enum { ENGINE_WINDOW_MAX = 8 }; // rows of one sequence in a decode step: a token and up to 7 drafts
-
 mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err); // MICA_E_FIT: with the numbers
 void engine_close(engine *e);                                                    // accepts NULL
 /* What engine_open would take, without taking it. */
@@ -39,8 +37,18 @@ uint32_t engine_row_max(const engine *e);   // rows of a step
 uint32_t engine_ubatch(const engine *e);    // rows of a prompt chunk, as configured
 uint32_t engine_out_max(const engine *e);   // rows of a step whose logits can be had
 
-/* rows[0, n_prompt) are prompt role, the rest token role. Every row's .seq, .pos, .tok is in range (asserted), .out is -1
+/* Rows of one sequence stand together, in rising position, and are of one role. Two or more token rows of a sequence are a
+ * window: a token and drafts after it, which engine_accept may take back. rows[0, n_prompt) are prompt role, the rest token role. Every row's .seq, .pos, .tok is in range (asserted), .out is -1
  * or counts up from 0 in row order. Waits for the logits. */
 mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt, mica_error *err);
+/* After a step with a window of `seq`: only its first n rows happened. */
+void engine_accept(engine *e, int32_t seq, uint32_t n);
+/* Recurrent state is gone with the positions: before a sequence goes back to position 0 it is cleared; to an earlier
+ * position it can go only by a snapshot. */
+bool engine_has_state(const engine *e);
+size_t engine_state_bytes(const engine *e);                                         // of a snapshot; 0: none needed
+mica_status engine_state_save(engine *e, int32_t seq, void *host, mica_error *err); // not after an unfinished window
+mica_status engine_state_load(engine *e, int32_t seq, const void *host, mica_error *err); // host NULL: the empty state
+uint32_t engine_snapshots(const engine *e); // how many of a sequence the plan has room for; 0 without state
 const float *engine_logits(const engine *e, uint32_t out); // borrowed until the next step
 #endif

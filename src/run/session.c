@@ -5,6 +5,14 @@
 
 #include <string.h>
 
+/* What a recurrent state was after the first n tokens of ids. Networks without state need none: their cache can be cut. */
+typedef struct snapshot {
+    size_t n;      // 0: free
+    float *state;  // slot of session.pool
+    float *logits; // slot of session.pool, [n_vocab]
+    bool has_logits;
+} snapshot;
+
 struct session {
     engine *e;       // borrowed
     int32_t slot;
@@ -13,8 +21,30 @@ struct session {
     size_t n_prompt; // of these, the leading ones that are all prompt role
     float *logits;   // owned, [n_vocab], after the last token
     row_info *rows;  // owned, [row_max]
+    snapshot *snap;  // owned, [n_snap]
+    uint32_t n_snap;
+    float *pool;     // owned pages
+    size_t n_state;  // tokens the recurrent state has seen; NO_STATE after a step that failed
     bool has_logits;
 };
+
+#define NO_STATE SIZE_MAX
+
+enum { SNAPSHOT_EVERY = 1024 }; // prompt tokens between snapshots, the one at the prompt's end apart
+
+static mica_status take_snapshots(session *s, mica_error *err) {
+    size_t n_state = engine_state_bytes(s->e) / sizeof(float), n_vocab = engine_shape(s->e)->n_vocab;
+    s->n_snap = engine_snapshots(s->e);
+    if (s->n_snap == 0) return MICA_OK;
+    s->snap = mem_calloc(s->n_snap, sizeof *s->snap);
+    s->pool = mem_pages_alloc(s->n_snap * (n_state + n_vocab) * sizeof(float));
+    if (!s->snap || !s->pool) return fail(err, MICA_E_NOMEM, "session: snapshots: out of memory");
+    for (uint32_t i = 0; i < s->n_snap; i++) {
+        s->snap[i].state = s->pool + i * (n_state + n_vocab);
+        s->snap[i].logits = s->snap[i].state + n_state;
+    }
+    return MICA_OK;
+}
 
 mica_status session_new(session **out, engine *e, uint32_t slot, mica_error *err) {
     *out = NULL;
@@ -29,6 +59,12 @@ mica_status session_new(session **out, engine *e, uint32_t slot, mica_error *err
         session_free(s);
         return fail(err, MICA_E_NOMEM, "session: context of %u tokens: out of memory", n_ctx);
     }
+    mica_status st = take_snapshots(s, err);
+    if (st == MICA_OK) st = engine_state_load(e, s->slot, NULL, err); // whoever had the slot before is forgotten
+    if (st != MICA_OK) {
+        session_free(s);
+        return st;
+    }
     *out = s;
     return MICA_OK;
 }
@@ -37,6 +73,8 @@ void session_free(session *s) {
     if (!s) return;
     mem_free(s->ids);
     mem_free(s->logits);
+    mem_free(s->snap);
+    mem_pages_free(s->pool);
     mem_free(s->rows);
     mem_free(s);
 }
@@ -53,13 +91,77 @@ static mica_status check_ids(const session *s, const int32_t *ids, size_t n, mic
     return MICA_OK;
 }
 
-/* How many leading tokens of ids the cache already holds in a role that may be shared. At least one is left to read: its
- * logits are wanted. */
+/* How many leading tokens of ids the cache already holds in a role that may be shared. */
 static size_t shared_prefix(const session *s, const session_sync_args *a) {
     size_t most = a->reuse_generated ? s->n : s->n_prompt, k = 0;
-    if (most >= a->n) most = a->n - 1;
+    if (most > a->n) most = a->n;
     while (k < most && s->ids[k] == a->ids[k]) k++;
     return k;
+}
+
+/* The snapshot of the longest prefix of at most n tokens; NULL: none. */
+static snapshot *snapshot_find(session *s, size_t n) {
+    snapshot *best = NULL;
+    for (uint32_t i = 0; i < s->n_snap; i++) {
+        snapshot *p = &s->snap[i];
+        if (p->n > 0 && p->n <= n && (!best || p->n > best->n)) best = p;
+    }
+    return best;
+}
+
+/* The slot to write: a free one, else the one whose loss leaves the smallest hole between its neighbours. */
+static snapshot *snapshot_slot(session *s) {
+    snapshot *best = NULL;
+    size_t best_hole = SIZE_MAX;
+    for (uint32_t i = 0; i < s->n_snap; i++) {
+        size_t n = s->snap[i].n, below = 0, above = SIZE_MAX;
+        if (n == 0) return &s->snap[i];
+        for (uint32_t j = 0; j < s->n_snap; j++) {
+            size_t m = s->snap[j].n;
+            if (m < n && m > below) below = m;
+            if (m > n && m < above) above = m;
+        }
+        size_t hole = above == SIZE_MAX ? SIZE_MAX - 1 : above - below; // the latest is worth most
+        if (hole < best_hole) best_hole = hole, best = &s->snap[i];
+    }
+    return best;
+}
+
+/* Remembers the state after the present tokens. */
+static mica_status snapshot_put(session *s, mica_error *err) {
+    if (s->n_snap == 0 || s->n_prompt != s->n) return MICA_OK; // generated rows are no prefix to come back to
+    snapshot *old = snapshot_find(s, s->n), *p = old && old->n == s->n ? old : snapshot_slot(s);
+    p->n = 0;
+    TRY(engine_state_save(s->e, s->slot, p->state, err));
+    p->has_logits = s->has_logits;
+    if (s->has_logits) memcpy(p->logits, s->logits, engine_shape(s->e)->n_vocab * sizeof(float));
+    p->n = s->n;
+    return MICA_OK;
+}
+
+/* Brings cache and state to the longest usable prefix of at most `shared` tokens. The last of all n tokens is read again
+ * for its logits, unless a snapshot has them. */
+static mica_status rewind_to(session *s, size_t shared, size_t n, mica_error *err) {
+    snapshot *p = snapshot_find(s, shared);
+    size_t keep = shared < n ? shared : n - 1;
+    s->has_logits = false;
+    for (uint32_t i = 0; i < s->n_snap; i++) {
+        if (s->snap[i].n > shared) s->snap[i].n = 0; // of another text
+    }
+    if (engine_has_state(s->e)) {
+        bool whole = p && p->n == n && p->has_logits;
+        if (p && p->n == n && !whole) p = snapshot_find(s, keep);
+        if (whole || s->n_state != keep) {
+            keep = p ? p->n : 0;
+            s->n_state = NO_STATE;
+            TRY(engine_state_load(s->e, s->slot, p ? p->state : NULL, err));
+        }
+        if (whole) memcpy(s->logits, p->logits, engine_shape(s->e)->n_vocab * sizeof(float));
+        s->has_logits = whole;
+    }
+    s->n = s->n_state = keep;
+    if (s->n_prompt > keep) s->n_prompt = keep;
+    return MICA_OK;
 }
 
 /* Reads ids[s->n, s->n + n_row) in one step of the prompt role. */
@@ -73,9 +175,11 @@ static mica_status read_chunk(session *s, const session_sync_args *a, uint32_t n
         else if (last) s->rows[i].out = 0;
     }
     s->has_logits = false;
+    s->n_state = NO_STATE;
     TRY(engine_step(s->e, s->rows, n_row, n_row, err));
     memcpy(s->ids + begin, a->ids + begin, n_row * sizeof *s->ids);
-    s->n = s->n_prompt = begin + n_row;
+    if (s->n_prompt == begin) s->n_prompt = begin + n_row;
+    s->n = s->n_state = begin + n_row;
     for (uint32_t i = 0; a->on_logits && i < n_row; i++) {
         TRY(a->on_logits(a->logits_user, begin + i, engine_logits(s->e, i), err));
     }
@@ -88,17 +192,19 @@ static mica_status read_chunk(session *s, const session_sync_args *a, uint32_t n
 mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cached, mica_error *err) {
     if (n_cached) *n_cached = 0;
     TRY(check_ids(s, a->ids, a->n, err));
-    size_t keep = shared_prefix(s, a), chunk = engine_ubatch(s->e);
+    size_t chunk = engine_ubatch(s->e);
     if (a->on_logits && chunk > engine_out_max(s->e)) chunk = engine_out_max(s->e);
+    TRY(rewind_to(s, shared_prefix(s, a), a->n, err));
+    size_t keep = s->n, marked = s->n;
     if (n_cached) *n_cached = keep;
-    s->n = keep;
-    if (s->n_prompt > keep) s->n_prompt = keep;
-    s->has_logits = false;
     while (s->n < a->n) {
         if (a->cancel && a->cancel->set) return fail(err, MICA_E_CANCELLED, "prompt: cancelled after %zu tokens", s->n);
         size_t left = a->n - s->n;
         if (a->progress) a->progress(a->progress_user, "prompt", s->n - keep, a->n - keep);
         TRY(read_chunk(s, a, (uint32_t)(left < chunk ? left : chunk), err));
+        if (s->n - marked < SNAPSHOT_EVERY && s->n < a->n) continue;
+        TRY(snapshot_put(s, err));
+        marked = s->n;
     }
     if (a->progress) a->progress(a->progress_user, "prompt", a->n - keep, a->n - keep);
     return MICA_OK;
@@ -121,10 +227,14 @@ mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n
         }
         rows[i] = (row_info){.tok = ids[i], .seq = s[i]->slot, .pos = (int32_t)s[i]->n, .out = (int32_t)i};
     }
-    for (size_t i = 0; i < n; i++) s[i]->has_logits = false;
+    for (size_t i = 0; i < n; i++) {
+        s[i]->has_logits = false;
+        s[i]->n_state = NO_STATE;
+    }
     TRY(engine_step(e, rows, (uint32_t)n, 0, err));
     for (size_t i = 0; i < n; i++) {
         s[i]->ids[s[i]->n++] = ids[i];
+        s[i]->n_state = s[i]->n;
         memcpy(s[i]->logits, engine_logits(e, (uint32_t)i), n_vocab * sizeof(float));
         s[i]->has_logits = true;
     }
@@ -134,6 +244,8 @@ mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n
 void session_clear(session *s) {
     s->n = s->n_prompt = 0;
     s->has_logits = false;
+    for (uint32_t i = 0; i < s->n_snap; i++) s->snap[i].n = 0;
+    s->n_state = NO_STATE;
 }
 
 size_t session_length(const session *s) { return s->n; }
