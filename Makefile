@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 # What the sources use today is linked; a library enters with its first user.
-PKGS := jansson libpcre2-8 libcurl libcrypto hwloc libxxhash libedit
+PKGS := zlib jansson libpcre2-8 libcurl libcrypto hwloc libxxhash libedit
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Werror
 OPT ?= -O2 -g
 SAN ?=
