@@ -41,6 +41,19 @@ $(BUILD)/%.o: %.c Makefile
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) $(ISA) -MMD -MP -c $< -o $@
 
+# Every C file through the other compiler's warnings, without code: make syntax CC=clang BUILD=build-clang
+SYNTAX := $(patsubst %.c,$(BUILD)/%.syntax,$(LIB_SRC) $(CLI_SRC) $(TEST_SRC) \
+	$(wildcard tests/*/*_main.c tests/*/*_shim.c tests/fuzz/*.c examples/*.c))
+$(BUILD)/%_avx2.syntax: ISA := -mavx2 -mfma -mf16c -mbmi2
+$(BUILD)/%_avx512.syntax: ISA := -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(BUILD)/%.syntax: %.c Makefile
+	@mkdir -p $(@D)
+	@$(CC) $(CFLAGS_ALL) $(ISA) -Wno-missing-prototypes -Itests -Itests/gguf -fsyntax-only -MMD -MP -MT $@ -MF $@.d $<
+	@touch $@
+syntax: $(SYNTAX)
+	@echo "$(words $(SYNTAX)) passed, 0 failed, 0 skipped"
+.PHONY: syntax
+
 $(BUILD)/libmica.a: $(LIB_OBJ)
 	@rm -f $@
 	@$(AR) rcs $@ $^
@@ -162,6 +175,6 @@ size:
 	@for r in include src/*; do [ -d $$r ] && printf '%-12s %6d\n' $$r $$(cat $$r/*.[ch] $$r/*.cuh 2>/dev/null | wc -l); done
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf build build-asan build-clang build-fuzz build-tsan
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(MAINS:=.d) $(FUZZERS:=.d) $(EXAMPLES:=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(MAINS:=.d) $(SYNTAX:=.d) $(FUZZERS:=.d) $(EXAMPLES:=.d)

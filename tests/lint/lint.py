@@ -122,6 +122,12 @@ class Tree:
         with open(os.path.join(self.root, f), encoding="utf-8", errors="surrogateescape", newline="") as fh:
             return fh.read()
 
+    def first_line(self, f):
+        """The #! line of a script, "" of any other file."""
+        with open(os.path.join(self.root, f), "rb") as fh:
+            line = fh.readline(80)
+        return line.decode("ascii", "replace").strip() if line.startswith(b"#!") else ""
+
     @functools.lru_cache(maxsize=None)
     def code(self, f):
         """Without comments and the insides of strings."""
@@ -576,6 +582,37 @@ def tidy_space(t):
 
 
 @rule
+def shell(t):
+    """Shell scripts pass shellcheck."""
+    files = [f for f in t.files if f.endswith(".sh") or t.first_line(f).endswith(("bash", "/sh"))]
+    if not files:
+        return
+    if not shutil.which("shellcheck"):
+        raise Skip("no shellcheck")
+    r = subprocess.run(["shellcheck", "-x", "-f", "gcc", *files], capture_output=True, text=True, cwd=t.root)
+    for line in r.stdout.splitlines():
+        path, n, _, why = line.split(":", 3)
+        yield path, int(n), why.strip()
+
+
+@rule
+def scripts(t):
+    """Every test script stands in tests/scripts.txt, so that none is forgotten; what stands there exists."""
+    listed = {}
+    for n, (kind, command) in t.table("tests/scripts.txt", 2):
+        listed[command.split()[0]] = n
+        if kind not in ("python", "golden", "oracle"):
+            yield "tests/scripts.txt", n, f"no kind {kind}"
+    for f in t.under("tests", ext=".py"):
+        is_test = re.search(r"passed, .*failed", t.text(f)) and "__main__" in t.text(f)
+        if is_test and f not in listed and not f.startswith("tests/lint/"):
+            yield f, 1, "no line in tests/scripts.txt"
+    for f, n in listed.items():
+        if f not in t.files:
+            yield "tests/scripts.txt", n, f"{f} does not exist"
+
+
+@rule
 def private_paths(t):
     """No path of somebody's machine."""
     rx = re.compile(r"(?<![\w.$}/-])/(?:work|root|Users|home/[a-z]\w*|tmp/[\w-])[\w/.-]*")
@@ -608,7 +645,7 @@ class Skip(Exception):
 
 
 def run(root, only=None):
-    """Findings of every rule: {name: [(path, line, why)] or Skip}; `exceptions` needs the others, so it is last."""
+    """Findings of every rule: {name: [(path, line, why)] or Skip}. `exceptions` comes after all it judges."""
     t = Tree(root)
     out = {}
     for name, fn in RULES.items():
