@@ -9,7 +9,8 @@ void text_stream_init(text_stream *s, const text_vocab *v, unsigned flags) {
     *s = (text_stream){.v = v, .flags = flags, .at_start = (flags & TEXT_FROM_START) && spaced};
 }
 
-/* How many bytes at p, which begins with no character, are the start of one: 1 for a byte that can start none. */
+/* How many bytes at p, which begins with no character, are the start of one: 1 for a byte that can start
+ * none. */
 static size_t bad_len(const char *p, size_t n) {
     size_t k = 1;
     while (k < n && utf8_len(p, k + 1) == 0) k++;
@@ -23,8 +24,10 @@ static void put_byte(text_stream *s, char c, strbuf *out) {
         int n = utf8_len(s->held, s->n_held);
         if (n == 0) return;
         size_t used = n > 0 ? (size_t)n : bad_len(s->held, s->n_held);
-        if (n > 0) strbuf_put(out, s->held, used);
-        else strbuf_puts(out, replacement);
+        if (n > 0)
+            strbuf_put(out, s->held, used);
+        else
+            strbuf_puts(out, replacement);
         s->n_held = (unsigned char)(s->n_held - used);
         memmove(s->held, s->held + used, s->n_held);
     }

@@ -1,11 +1,11 @@
 /* The merge engine.
  *
- *     bytes   h   e   l   l   o        node[i] describes the symbol that begins at byte i; node[i].n == 0: none does
- *     node    [h] [e] [l] [l] [o]      next(i) = i + node[i].n, previous = node[i].prev
+ *     bytes   h   e   l   l   o        node[i] describes the symbol that begins at byte i; node[i].n == 0:
+ * none does node    [h] [e] [l] [l] [o]      next(i) = i + node[i].n, previous = node[i].prev
  *
- * A bid says "the symbol at `at` and its right neighbour would make `sym`, `n` bytes long". Symbols only grow, so a bid
- * is out of date exactly when the two no longer have n bytes together: equal length from the same start is equal text,
- * and the left part of it cannot have grown without the whole growing. */
+ * A bid says "the symbol at `at` and its right neighbour would make `sym`, `n` bytes long". Symbols only
+ * grow, so a bid is out of date exactly when the two no longer have n bytes together: equal length from the
+ * same start is equal text, and the left part of it cannot have grown without the whole growing. */
 #include "text/merge.h"
 #include "base/mem.h"
 #include "text/vocab_int.h"
@@ -19,7 +19,9 @@ struct text_bid {
     uint32_t sym, n;
 };
 
-void text_merge_init(text_merge *m, const text_vocab *v) { *m = (text_merge){.v = v}; }
+void text_merge_init(text_merge *m, const text_vocab *v) {
+    *m = (text_merge){.v = v};
+}
 
 void text_merge_fini(text_merge *m) {
     mem_free(m->node);
@@ -165,8 +167,10 @@ mica_status text_merge_piece(text_merge *m, slice piece, text_ids *out, mica_err
     }
     for (uint32_t i = 0; i < piece.n; i += m->node[i].n) {
         const struct text_node *node = &m->node[i];
-        if (node->sym < v->n_token) text_ids_put(out, (int32_t)node->sym);
-        else emit_bytes(v, (slice){piece.p + i, node->n}, out);
+        if (node->sym < v->n_token)
+            text_ids_put(out, (int32_t)node->sym);
+        else
+            emit_bytes(v, (slice){piece.p + i, node->n}, out);
     }
     return MICA_OK;
 }

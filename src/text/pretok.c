@@ -1,5 +1,6 @@
-/* Pre-tokenizers on PCRE2: a table of published patterns, compiled once, matched by compiled code where the system
- * allows it (some forbid memory that is writable and executable: the interpreter then does the same, slower). */
+/* Pre-tokenizers on PCRE2: a table of published patterns, compiled once, matched by compiled code where the
+ * system allows it (some forbid memory that is writable and executable: the interpreter then does the same,
+ * slower). */
 #include "text/pretok.h"
 #include "base/mem.h"
 
@@ -11,20 +12,20 @@
 #define PASS_MAX 6
 
 /* Unicode's White_Space, for use inside a class. */
-#define WS "\\x09-\\x0D\\x20\\x85\\xA0\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define WS                                                                                                   \
+    "\\x09-\\x0D\\x20\\x85\\xA0\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 #define SPACES "[" WS "]+(?![^" WS "])"
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" SPACES
 /* The family of llama-bpe and qwen2: they differ in what a letter is and in how many digits go together. */
 #define TAIL(other, after) " ?[^" WS other "]+[" after "]*|[" WS "]*[\\r\\n]+|" SPACES "|[" WS "]+"
-#define WORDS(digits)                                                                                                  \
-    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "|" TAIL("\\p{L}\\p{N}", "\\r\\n")
+#define WORDS(digits) CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "|" TAIL("\\p{L}\\p{N}", "\\r\\n")
 /* o200k and tekken cut words at a change from lower to upper case. */
 #define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
-#define CASED(end, digits)                                                                                             \
-    "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" end "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]*" end         \
-    "|" digits "|" TAIL("\\p{L}\\p{N}", "\\r\\n/")
+#define CASED(end, digits)                                                                                   \
+    "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" end "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER        \
+    "]*" end "|" digits "|" TAIL("\\p{L}\\p{N}", "\\r\\n/")
 
 typedef struct family {
     const char *name;
@@ -45,8 +46,8 @@ static const family families[] = {
     {"gpt-4o", {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
     {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}},
     {"deepseek-coder",
-     {"[\\r\\n]", "[" WS "]?\\p{L}+", "[" WS "]?\\p{P}+", "[\\x{4E00}-\\x{9FA5}\\x{0800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+",
-      "\\p{N}"}},
+     {"[\\r\\n]", "[" WS "]?\\p{L}+", "[" WS "]?\\p{P}+",
+      "[\\x{4E00}-\\x{9FA5}\\x{0800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+", "\\p{N}"}},
     {"deepseek-v3",
      {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+",
       "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|[" WS
@@ -126,7 +127,8 @@ struct text_pretok {
 struct text_pretok_run {
     const text_pretok *p; // borrowed
     pcre2_match_context *context;
-    pcre2_match_data *match[PASS_MAX]; // one a pass: an outer match is still being walked while its pieces are cut
+    pcre2_match_data
+        *match[PASS_MAX]; // one a pass: an outer match is still being walked while its pieces are cut
     text_piece_fn *fn;
     void *arg;
 };
@@ -160,9 +162,13 @@ static mica_status compile(pcre2_code **out, const text_pretok *p, const char *p
     PCRE2_SIZE at;
     pcre2_compile_context *cc = pcre2_compile_context_create(p->mem);
     if (!cc) return fail(err, MICA_E_NOMEM, "text: pre-tokenizer: out of memory");
-    *out = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &code, &at, cc);
+    *out = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C,
+                         &code, &at, cc);
     pcre2_compile_context_free(cc);
-    if (!*out) return fail(err, MICA_E_INTERNAL, "text: pre-tokenizer: pattern: PCRE2 error %d at %zu", code, at);
+    if (!*out && code == PCRE2_ERROR_HEAP_FAILED)
+        return fail(err, MICA_E_NOMEM, "text: pre-tokenizer: out of memory");
+    if (!*out)
+        return fail(err, MICA_E_INTERNAL, "text: pre-tokenizer: pattern: PCRE2 error %d at %zu", code, at);
     pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); // on failure pcre2_match interprets
     return MICA_OK;
 }
@@ -222,8 +228,8 @@ void text_pretok_run_free(text_pretok_run *r) {
     mem_free(r);
 }
 
-/* The next match of one pass at or after `from`: 1 found, 0 none, < 0 a PCRE2 error. Compiled code has 32 KiB of the
- * machine's stack, more than any pattern here needs for any text: none repeats a group. */
+/* The next match of one pass at or after `from`: 1 found, 0 none, < 0 a PCRE2 error. Compiled code has 32 KiB
+ * of the machine's stack, more than any pattern here needs for any text: none repeats a group. */
 static int match_next(text_pretok_run *r, int ip, slice text, size_t from) {
     PCRE2_SPTR s = (PCRE2_SPTR)text.p;
     int rc = pcre2_match(r->p->pass[ip], s, text.n, from, PCRE2_NO_UTF_CHECK, r->match[ip], r->context);
@@ -236,8 +242,10 @@ static mica_status split(text_pretok_run *r, int ip, slice text, mica_error *err
     while (at < text.n) {
         size_t begin = text.n, end = text.n;
         int rc = match_next(r, ip, text, at);
+        if (rc == PCRE2_ERROR_NOMEMORY) return fail(err, MICA_E_NOMEM, "text: pre-tokenizer: out of memory");
         if (rc < 0)
-            return fail(err, MICA_E_INTERNAL, "text: pre-tokenizer: %zu bytes from byte %zu: PCRE2 error %d", text.n, at, rc);
+            return fail(err, MICA_E_INTERNAL, "text: pre-tokenizer: %zu bytes from byte %zu: PCRE2 error %d",
+                        text.n, at, rc);
         if (rc > 0) {
             const PCRE2_SIZE *o = pcre2_get_ovector_pointer(r->match[ip]);
             begin = o[0];
@@ -252,7 +260,8 @@ static mica_status split(text_pretok_run *r, int ip, slice text, mica_error *err
 }
 
 mica_status text_pretok_split(text_pretok_run *r, slice text, text_piece_fn *fn, void *arg, mica_error *err) {
-    // Every pattern is linear: a text that needs more than this is our mistake, and ends in an error, not in minutes.
+    // Every pattern is linear: a text that needs more than this is our mistake, and ends in an error, not in
+    // minutes.
     uint64_t limit = 1000000 + 64 * (uint64_t)text.n;
     pcre2_set_match_limit(r->context, limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
     r->fn = fn;

@@ -1,9 +1,10 @@
 /* Which tokens are special, and finding them in text.
  *
- * Files say it three ways that do not always agree: by id (tokenizer.ggml.eos_token_id), by type (token_type) and by
- * spelling. Ids win; a role without an id is looked for by the spellings known for it; a token with a role or that ends
- * generation is a control token whatever its type says, with one exception: a token of type normal is ordinary text
- * (Gemma's `</s>` closes an HTML tag) unless it is spelled like nothing text would be (`<|...|>`). */
+ * Files say it three ways that do not always agree: by id (tokenizer.ggml.eos_token_id), by type (token_type)
+ * and by spelling. Ids win; a role without an id is looked for by the spellings known for it; a token with a
+ * role or that ends generation is a control token whatever its type says, with one exception: a token of type
+ * normal is ordinary text (Gemma's `</s>` closes an HTML tag) unless it is spelled like nothing text would be
+ * (`<|...|>`). */
 #include "base/log.h"
 #include "base/mem.h"
 #include "text/vocab_int.h"
@@ -27,7 +28,9 @@ static const spelling spellings[] = {
     {"<EOT>", TEXT_EOT, true},
     {"_<EOT>", TEXT_EOT, true},
     {"[EOT]", TEXT_EOT, true},
-    {"<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", TEXT_EOT, true},
+    {"<\xEF\xBD\x9C"
+     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+     TEXT_EOT, true},
     {"<end_of_utterance>", TEXT_EOT, true},
     {"<|eom_id|>", TEXT_EOM, true},
     {"<|return|>", TEXT_SPECIAL_N, true},
@@ -70,13 +73,17 @@ static const spelling spellings[] = {
 #define N_SPELLING (sizeof spellings / sizeof *spellings)
 
 /* Names of HTML elements that vocabularies hold as user-defined tokens or might. */
-static const char html_names[] =
-    " a abbr address article aside audio b bdi bdo big blockquote body br button canvas caption center cite code col "
-    "colgroup data datalist dd del details dfn dialog div dl dt em embed fieldset figcaption figure font footer form "
-    "frame frameset h1 h2 h3 h4 h5 h6 head header hr html i iframe img input ins kbd label legend li link main map mark "
-    "math menu meta meter nav noscript object ol optgroup option output p param picture pre progress q rp rt ruby s samp "
-    "script section select small source span strike strong style sub summary sup svg table tbody td template textarea "
-    "tfoot th thead time title tr track tt u ul var video wbr ";
+static const char html_names[] = " a abbr address article aside audio b bdi bdo big blockquote body br "
+                                 "button canvas caption center cite code col "
+                                 "colgroup data datalist dd del details dfn dialog div dl dt em embed "
+                                 "fieldset figcaption figure font footer form "
+                                 "frame frameset h1 h2 h3 h4 h5 h6 head header hr html i iframe img input "
+                                 "ins kbd label legend li link main map mark "
+                                 "math menu meta meter nav noscript object ol optgroup option output p param "
+                                 "picture pre progress q rp rt ruby s samp "
+                                 "script section select small source span strike strong style sub summary "
+                                 "sup svg table tbody td template textarea "
+                                 "tfoot th thead time title tr track tt u ul var video wbr ";
 
 static bool is_html_tag(slice s) {
     if (s.n < 3 || s.p[0] != '<' || s.p[s.n - 1] != '>') return false;
@@ -98,14 +105,19 @@ static bool is_html_tag(slice s) {
 /* Spaces, tabs, newlines and U+2581. */
 static bool is_spacing(slice s) {
     for (size_t i = 0; i < s.n;) {
-        if (s.p[i] == ' ' || s.p[i] == '\t' || s.p[i] == '\n' || s.p[i] == '\r') i++;
-        else if (s.n - i >= 3 && memcmp(s.p + i, "\xE2\x96\x81", 3) == 0) i += 3;
-        else return false;
+        if (s.p[i] == ' ' || s.p[i] == '\t' || s.p[i] == '\n' || s.p[i] == '\r')
+            i++;
+        else if (s.n - i >= 3 && memcmp(s.p + i, "\xE2\x96\x81", 3) == 0)
+            i += 3;
+        else
+            return false;
     }
     return true;
 }
 
-static bool is_piped(slice s) { return s.n > 4 && memcmp(s.p, "<|", 2) == 0 && memcmp(s.p + s.n - 2, "|>", 2) == 0; }
+static bool is_piped(slice s) {
+    return s.n > 4 && memcmp(s.p, "<|", 2) == 0 && memcmp(s.p + s.n - 2, "|>", 2) == 0;
+}
 
 /* ---- Roles ---- */
 
@@ -116,18 +128,20 @@ typedef struct roles {
 } roles;
 
 static const char *const id_keys[TEXT_SPECIAL_N] = {
-    "bos", "eos", "eot", "eom", "unknown", "seperator", "padding", "mask",
-    "fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep",
+    "bos",  "eos",     "eot",     "eom",     "unknown", "seperator", "padding",
+    "mask", "fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep",   "fim_sep",
 };
 
 /* Ids that hold when the file names none; only where such a token looks the part. */
 static int64_t default_id(const roles *r, text_special role) {
     int64_t id = -1;
-    if (r->v->model == TEXT_MODEL_SPM) id = role == TEXT_BOS ? 1 : role == TEXT_EOS ? 2 : role == TEXT_UNK ? 0 : -1;
+    if (r->v->model == TEXT_MODEL_SPM)
+        id = role == TEXT_BOS ? 1 : role == TEXT_EOS ? 2 : role == TEXT_UNK ? 0 : -1;
     if (r->v->model == TEXT_MODEL_BYTES && (role == TEXT_BOS || role == TEXT_EOS)) id = 11;
     if (id < 0 || (uint64_t)id >= r->v->n_token) return -1;
     if (!r->d->type) return r->v->model == TEXT_MODEL_SPM ? id : -1;
-    return r->v->type[id] != TEXT_TYPE_NORMAL ? id : -1;
+    uint8_t type = r->v->type[id];
+    return type == TEXT_TYPE_CONTROL || type == TEXT_TYPE_UNKNOWN || type == TEXT_TYPE_USER ? id : -1;
 }
 
 static mica_status take_ids(roles *r, mica_error *err) {
@@ -138,10 +152,11 @@ static mica_status take_ids(roles *r, mica_error *err) {
         if (id >= (int64_t)v->n_token) {
             bool needed = role == TEXT_BOS || role == TEXT_EOS;
             if (needed)
-                return fail(err, MICA_E_FORMAT, "tokenizer.ggml.%s_token_id: %lld: the vocabulary has %u tokens",
-                            id_keys[role], (long long)id, v->n_token);
-            log_warn("text", "tokenizer.ggml.%s_token_id: %lld: the vocabulary has %u tokens: left out", id_keys[role],
-                     (long long)id, v->n_token);
+                return fail(err, MICA_E_FORMAT,
+                            "tokenizer.ggml.%s_token_id: %lld: the vocabulary has %u tokens", id_keys[role],
+                            (long long)id, v->n_token);
+            log_warn("text", "tokenizer.ggml.%s_token_id: %lld: the vocabulary has %u tokens: left out",
+                     id_keys[role], (long long)id, v->n_token);
             id = -1;
         }
         v->special[role] = (int32_t)id;
@@ -152,7 +167,8 @@ static mica_status take_ids(roles *r, mica_error *err) {
 /* A spelling counts when the token's type allows it: see the head of the file. */
 static bool spelling_counts(const roles *r, uint32_t id, slice text) {
     if (!r->d->type || is_piped(text)) return true;
-    if (slice_is(text, "</s>") && r->v->type[id] == TEXT_TYPE_USER) { // beside <s>, unless that is an HTML tag
+    if (slice_is(text, "</s>") &&
+        r->v->type[id] == TEXT_TYPE_USER) { // beside <s>, unless that is an HTML tag
         int32_t bos = r->v->special[TEXT_BOS];
         return bos >= 0 && slice_is(r->d->token[bos], "<s>");
     }
@@ -202,10 +218,12 @@ static mica_status collect_ends(roles *r, mica_error *err) {
         if (!s->ends || r->spelled[i] < 0) continue;
         if ((harmony && strcmp(s->text, "<|end|>") == 0) || (gemma && strcmp(s->text, "</s>") == 0)) continue;
         // Of the spellings of a FIM role only the one that has it ends generation.
-        if (s->role != TEXT_SPECIAL_N && s->role >= TEXT_FIM_PRE && v->special[s->role] != r->spelled[i]) continue;
+        if (s->role != TEXT_SPECIAL_N && s->role >= TEXT_FIM_PRE && v->special[s->role] != r->spelled[i])
+            continue;
         add_end(v, r->spelled[i]);
     }
-    static const text_special ending[] = {TEXT_EOS, TEXT_EOT, TEXT_EOM, TEXT_FIM_PAD, TEXT_FIM_REP, TEXT_FIM_SEP};
+    static const text_special ending[] = {TEXT_EOS,     TEXT_EOT,     TEXT_EOM,
+                                          TEXT_FIM_PAD, TEXT_FIM_REP, TEXT_FIM_SEP};
     for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) add_end(v, v->special[ending[i]]);
     qsort(v->end, v->n_end, sizeof *v->end, by_value);
     size_t n = 0;
@@ -218,7 +236,8 @@ static mica_status collect_ends(roles *r, mica_error *err) {
 /* ---- Kinds ---- */
 
 static bool in_template(const text_vocab_desc *d, slice s) {
-    return s.n > 0 && d->chat_template.n >= s.n && memmem(d->chat_template.p, d->chat_template.n, s.p, s.n) != NULL;
+    return s.n > 0 && d->chat_template.n >= s.n &&
+           memmem(d->chat_template.p, d->chat_template.n, s.p, s.n) != NULL;
 }
 
 static text_kind kind_of(const text_vocab *v, const text_vocab_desc *d, uint32_t id) {
@@ -296,17 +315,21 @@ mica_status text_vocab_index(text_vocab *v, mica_error *err) {
     mem_free(s);
     return MICA_OK;
 }
-static slice match_text(const text_vocab *v, size_t i) { return text_symtab_get(&v->sym, (uint32_t)v->match[i]); }
+static slice match_text(const text_vocab *v, size_t i) {
+    return text_symtab_get(&v->sym, (uint32_t)v->match[i]);
+}
 
-/* In the sorted range [lo, hi), whose texts all begin with the same k bytes: the first whose byte k is >= c. A text of
- * exactly k bytes sorts before all others. */
+/* In the sorted range [lo, hi), whose texts all begin with the same k bytes: the first whose byte k is >= c.
+ * A text of exactly k bytes sorts before all others. */
 static size_t first_with(const text_vocab *v, size_t lo, size_t hi, size_t k, int c) {
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         slice s = match_text(v, mid);
         int at = s.n > k ? (unsigned char)s.p[k] : -1;
-        if (at < c) lo = mid + 1;
-        else hi = mid;
+        if (at < c)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }

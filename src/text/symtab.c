@@ -8,10 +8,14 @@
 
 #define TEXT_MAX 0x7FFFFFFFu
 
-/* Seeded, so that a file cannot hold strings that collide on purpose. Nothing but time depends on the seed. */
-static uint64_t hash_of(const text_symtab *t, const char *p, size_t n) { return XXH3_64bits_withSeed(p, n, t->seed); }
+/* Seeded, so that a file cannot hold strings that collide on purpose. Nothing but time depends on the seed.
+ */
+static uint64_t hash_of(const text_symtab *t, const char *p, size_t n) {
+    return XXH3_64bits_withSeed(p, n, t->seed);
+}
 
-/* Smallest power of two >= 2 * n, so that the load stays at or under one half; 0 when it does not fit 32 bits. */
+/* Smallest power of two >= 2 * n, so that the load stays at or under one half; 0 when it does not fit 32
+ * bits. */
 static uint32_t slots_for(size_t n) {
     if (n > 1u << 30) return 0;
     uint32_t k = 16;
@@ -33,7 +37,8 @@ static mica_status slots_new(text_symtab *t, size_t n, mica_error *err) {
 mica_status text_symtab_init(text_symtab *t, size_t n_sym, size_t n_text, mica_error *err) {
     *t = (text_symtab){.seed = clock_ns() ^ (uint64_t)(uintptr_t)t};
     if (n_text > TEXT_MAX)
-        return fail(err, MICA_E_FORMAT, "vocabulary: %zu bytes of text: at most %u are read", n_text, TEXT_MAX);
+        return fail(err, MICA_E_FORMAT, "vocabulary: %zu bytes of text: at most %u are read", n_text,
+                    TEXT_MAX);
     TRY(slots_new(t, n_sym, err));
     t->cap_sym = (uint32_t)n_sym;
     t->cap_text = (uint32_t)n_text;
@@ -68,7 +73,9 @@ static uint32_t probe(const text_symtab *t, const char *p, size_t n) {
     }
 }
 
-uint32_t text_symtab_find(const text_symtab *t, const char *p, size_t n) { return t->slot[probe(t, p, n)].sym; }
+uint32_t text_symtab_find(const text_symtab *t, const char *p, size_t n) {
+    return t->slot[probe(t, p, n)].sym;
+}
 
 void text_symtab_prefetch(const text_symtab *t, const char *p, size_t n) {
     __builtin_prefetch(&t->slot[(uint32_t)hash_of(t, p, n) & t->mask]);

@@ -1,10 +1,11 @@
-/* Two hash tables a tokenizer lives in: byte strings to symbols, and pairs of symbols to what they merge into.
+/* Two hash tables a tokenizer lives in: byte strings to symbols, and pairs of symbols to what they merge
+ * into.
  *
- * A symbol is a number for a byte string that merging can produce. The first n_token symbols of a vocabulary are its
- * tokens; strings that only merges name come after them. A string may be stored without being findable (markers).
- * Both tables use open addressing with linear probing at a load of at most one half. A string of up to eight bytes is
- * compared inside its slot: one line of memory a lookup, which is all that looking up costs in a large vocabulary.
- * Threads: building is single-threaded; finding is read-only. */
+ * A symbol is a number for a byte string that merging can produce. The first n_token symbols of a vocabulary
+ * are its tokens; strings that only merges name come after them. A string may be stored without being
+ * findable (markers). Both tables use open addressing with linear probing at a load of at most one half. A
+ * string of up to eight bytes is compared inside its slot: one line of memory a lookup, which is all that
+ * looking up costs in a large vocabulary. Threads: building is single-threaded; finding is read-only. */
 #ifndef MICA_TEXT_SYMTAB_H
 #define MICA_TEXT_SYMTAB_H
 
@@ -27,7 +28,7 @@ typedef struct text_symtab {
     struct text_symslot {
         uint64_t head;   // the first eight bytes, padded with zeros
         uint32_t sym, n; // sym TEXT_SYM_NONE: free
-    } *slot;             // owned, [mask + 1]
+    } * slot;            // owned, [mask + 1]
     uint32_t mask, n_used;
     uint64_t seed;
 } text_symtab;
@@ -35,11 +36,12 @@ typedef struct text_symtab {
 /* Room for n_sym strings of n_text bytes together; grows past both. */
 mica_status text_symtab_init(text_symtab *t, size_t n_sym, size_t n_text, mica_error *err);
 void text_symtab_fini(text_symtab *t);
-/* A new symbol for s. *findable asks that text_symtab_find gives it from now on, and becomes false when an equal string
- * was there before. MICA_E_FORMAT when all strings together reach 2 GiB. */
+/* A new symbol for s. *findable asks that text_symtab_find gives it from now on, and becomes false when an
+ * equal string was there before. MICA_E_FORMAT when all strings together reach 2 GiB. */
 mica_status text_symtab_add(text_symtab *t, slice s, bool *findable, uint32_t *sym, mica_error *err);
 uint32_t text_symtab_find(const text_symtab *t, const char *p, size_t n); // TEXT_SYM_NONE when absent
-void text_symtab_prefetch(const text_symtab *t, const char *p, size_t n); // text_symtab_find will be asked for it soon
+void text_symtab_prefetch(const text_symtab *t, const char *p,
+                          size_t n); // text_symtab_find will be asked for it soon
 static inline slice text_symtab_get(const text_symtab *t, uint32_t sym) {
     return (slice){t->text + t->piece[sym].off, t->piece[sym].n};
 }

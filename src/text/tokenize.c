@@ -46,8 +46,9 @@ static size_t trusted_from(encoder *e, size_t at) {
     return (end < in->text.n ? end : in->text.n) - at;
 }
 
-/* No merge crosses from a byte to a space that no symbol holds side by side. For SentencePiece's vocabularies these are
- * nearly all starts of words, and words are short and often known whole: ten times faster than a text in one piece. */
+/* No merge crosses from a byte to a space that no symbol holds side by side. For SentencePiece's vocabularies
+ * these are nearly all starts of words, and words are short and often known whole: ten times faster than a
+ * text in one piece. */
 static mica_status merge_words(encoder *e, slice text, mica_error *err) {
     size_t from = 0;
     for (size_t at = 1; at < text.n; at++) {
@@ -79,7 +80,8 @@ static mica_status encode_bpe(encoder *e, slice text, mica_error *err) {
     return MICA_OK;
 }
 
-/* U+2581 in text is a space for these vocabularies; SentencePiece puts one before the text and after special tokens. */
+/* U+2581 in text is a space for these vocabularies; SentencePiece puts one before the text and after special
+ * tokens. */
 static mica_status respace(encoder *e, slice *text, mica_error *err) {
     bool prefix = e->v->model == TEXT_MODEL_SPM && e->v->add_space_prefix && e->after_special;
     const char *next = memmem(text->p, text->n, "\xE2\x96\x81", 3);
@@ -146,7 +148,8 @@ mica_status text_encode(text_ids *ids, const text_vocab *v, const text_input *in
     mica_status st = MICA_OK;
     size_t first = ids->n;
     if (in->text.n > TEXT_BYTES_MAX)
-        return fail(err, MICA_E_ARG, "text: %zu bytes: at most %u can be tokenized at once", in->text.n, TEXT_BYTES_MAX);
+        return fail(err, MICA_E_ARG, "text: %zu bytes: at most %u can be tokenized at once", in->text.n,
+                    TEXT_BYTES_MAX);
     encoder e = {.v = v, .in = in, .out = ids, .after_special = true};
     text_merge_init(&e.merge, v);
     if (v->pretok) TRY_GOTO(text_pretok_run_new(&e.run, v->pretok, err), done);

@@ -1,16 +1,18 @@
 /* Text to token ids.
  *
  *     text_ids ids = {0};
- *     text_encode(&ids, v, &(text_input){.text = prompt, .span = spans, .n_span = n, .flags = TEXT_ADD_BOS}, &err);
+ *     text_encode(&ids, v, &(text_input){.text = prompt, .span = spans, .n_span = n, .flags = TEXT_ADD_BOS},
+ * &err);
  *     ... ids.id[0 .. ids.n-1] ...
  *     text_ids_fini(&ids);
  *
- * Special tokens are found first, leftmost and then longest; what lies between them is cut by the pre-tokenizer and
- * merged. A marker (vocab.h) is found only where all its bytes are trusted. Trust changes nothing else: text on both
- * sides of a span's edge is one text, so a prompt has the tokens its plain concatenation has, markers apart.
+ * Special tokens are found first, leftmost and then longest; what lies between them is cut by the
+ * pre-tokenizer and merged. A marker (vocab.h) is found only where all its bytes are trusted. Trust changes
+ * nothing else: text on both sides of a span's edge is one text, so a prompt has the tokens its plain
+ * concatenation has, markers apart.
  *
- * Bytes that are no UTF-8 are kept: each stretch of them is a piece of its own and becomes byte tokens, so decoding gives
- * the same bytes back.
+ * Bytes that are no UTF-8 are kept: each stretch of them is a piece of its own and becomes byte tokens, so
+ * decoding gives the same bytes back.
  *
  * Cost: n log n for n bytes whatever they are; memory about 50 bytes a byte of the longest piece.
  * Threads: any, each with its own ids; the vocabulary is shared. */
@@ -33,7 +35,8 @@ void text_ids_put(text_ids *ids, int32_t id);
 void text_ids_fini(text_ids *ids);
 
 enum {
-    TEXT_ADD_BOS = 1, // begin with BOS if the vocabulary asks for it, unless the text does so itself (as a marker)
+    TEXT_ADD_BOS =
+        1, // begin with BOS if the vocabulary asks for it, unless the text does so itself (as a marker)
     TEXT_ADD_EOS = 2, // the same at the end
     TEXT_TRUSTED = 4, // without spans: the whole text is trusted
 };

@@ -1,8 +1,9 @@
-/* Building a vocabulary: tokens become byte strings, merges become pairs of symbols, everything is checked once.
+/* Building a vocabulary: tokens become byte strings, merges become pairs of symbols, everything is checked
+ * once.
  *
- * Byte-level BPE writes bytes as printable characters in its file (GPT-2's table: 33..126, 161..172 and 174..255 are
- * themselves, the other 68 bytes are U+0100, U+0101, ... in order). SentencePiece writes a space as U+2581. Both are
- * undone at load, so that encoding and decoding work on the text's own bytes. */
+ * Byte-level BPE writes bytes as printable characters in its file (GPT-2's table: 33..126, 161..172 and
+ * 174..255 are themselves, the other 68 bytes are U+0100, U+0101, ... in order). SentencePiece writes a space
+ * as U+2581. Both are undone at load, so that encoding and decoding work on the text's own bytes. */
 #include "text/vocab_int.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -49,7 +50,8 @@ static void put_unescaped(strbuf *out, slice s) {
         if (s.n - i >= 3 && memcmp(s.p + i, spm_space, 3) == 0) {
             strbuf_putc(out, ' ');
             i += 2;
-        } else strbuf_putc(out, s.p[i]);
+        } else
+            strbuf_putc(out, s.p[i]);
     }
 }
 
@@ -59,14 +61,19 @@ static int byte_token_value(slice s) {
     int value = 0;
     for (int i = 3; i < 5; i++) {
         char c = s.p[i];
-        if (c >= '0' && c <= '9') value = value * 16 + c - '0';
-        else if (c >= 'A' && c <= 'F') value = value * 16 + c - 'A' + 10;
-        else return -1;
+        if (c >= '0' && c <= '9')
+            value = value * 16 + c - '0';
+        else if (c >= 'A' && c <= 'F')
+            value = value * 16 + c - 'A' + 10;
+        else
+            return -1;
     }
     return value;
 }
 
-static slice scratch_slice(const builder *b) { return (slice){strbuf_cstr(&b->scratch), b->scratch.n}; }
+static slice scratch_slice(const builder *b) {
+    return (slice){strbuf_cstr(&b->scratch), b->scratch.n};
+}
 
 /* Puts into the scratch what a text token or half a merge stands for; false: no text can spell it. */
 static bool put_text(builder *b, slice s) {
@@ -76,7 +83,8 @@ static bool put_text(builder *b, slice s) {
     return true;
 }
 
-/* Markers and plain tokens are literal, byte tokens are their byte, text tokens are undone from the file's alphabet. */
+/* Markers and plain tokens are literal, byte tokens are their byte, text tokens are undone from the file's
+ * alphabet. */
 static mica_status add_token(builder *b, uint32_t id, mica_error *err) {
     text_vocab *v = b->v;
     slice s = b->d->token[id];
@@ -94,7 +102,8 @@ static mica_status add_token(builder *b, uint32_t id, mica_error *err) {
         findable = put_text(b, s);
         if (b->scratch.failed) return fail(err, MICA_E_NOMEM, "vocabulary: token %u: out of memory", id);
         if (findable) s = scratch_slice(b);
-        if (findable && s.n == 1 && v->model == TEXT_MODEL_BYTES) v->byte_id[(unsigned char)s.p[0]] = (int32_t)id;
+        if (findable && s.n == 1 && v->model == TEXT_MODEL_BYTES)
+            v->byte_id[(unsigned char)s.p[0]] = (int32_t)id;
     }
     if (plain) { // some writers leave U+2581 in user-defined runs of spaces
         strbuf_clear(&b->scratch);
@@ -103,7 +112,8 @@ static mica_status add_token(builder *b, uint32_t id, mica_error *err) {
         s = scratch_slice(b);
     }
     TRY(text_symtab_add(&v->sym, s, &findable, &sym, err));
-    if (!findable && v->kind[id] == TEXT_KIND_TEXT) v->kind[id] = TEXT_KIND_NEVER; // unspellable, or there already
+    if (!findable && v->kind[id] == TEXT_KIND_TEXT)
+        v->kind[id] = TEXT_KIND_NEVER; // unspellable, or there already
     return MICA_OK;
 }
 
@@ -112,27 +122,32 @@ static mica_status add_tokens(builder *b, mica_error *err) {
     size_t n_text = 0;
     for (uint32_t id = 0; id < v->n_token; id++) {
         if (b->d->token[id].n > 0x7FFFFFFF)
-            return fail(err, MICA_E_FORMAT, "tokenizer.ggml.tokens: token %u: %zu bytes", id, b->d->token[id].n);
+            return fail(err, MICA_E_FORMAT, "tokenizer.ggml.tokens: token %u: %zu bytes", id,
+                        b->d->token[id].n);
         n_text += b->d->token[id].n;
     }
     TRY(text_symtab_init(&v->sym, v->n_token + v->n_token / 8, n_text + n_text / 8, err));
     for (uint32_t id = 0; id < v->n_token; id++) TRY(add_token(b, id, err));
     if (v->sym.n_used == 0)
-        return fail(err, MICA_E_FORMAT, "tokenizer.ggml.tokens: %u tokens: none that text could become", v->n_token);
+        return fail(err, MICA_E_FORMAT, "tokenizer.ggml.tokens: %u tokens: none that text could become",
+                    v->n_token);
     return MICA_OK;
 }
 
-/* `guess` is tried before the table: merges usually make tokens in the order of their ids, and memory read in order
- * costs a tenth of a lookup. */
+/* `guess` is tried before the table: merges usually make tokens in the order of their ids, and memory read in
+ * order costs a tenth of a lookup. */
 static mica_status symbol_of(text_vocab *v, slice s, uint32_t guess, uint32_t *sym, mica_error *err) {
     bool hit = guess < v->n_token && v->kind[guess] == TEXT_KIND_TEXT && text_symtab_is(&v->sym, guess, s);
-    if (hit) *sym = guess;
-    else *sym = text_symtab_find(&v->sym, s.p, s.n);
+    if (hit)
+        *sym = guess;
+    else
+        *sym = text_symtab_find(&v->sym, s.p, s.n);
     return *sym != TEXT_SYM_NONE ? MICA_OK : text_symtab_add(&v->sym, s, &(bool){true}, sym, err);
 }
 
-/* Merges are read in batches, each in three rounds, because the tables of a large vocabulary lie outside every cache: a
- * round asks for the memory that the next one reads. It halves the time to load (docs/MEASURED.md, vocabulary). */
+/* Merges are read in batches, each in three rounds, because the tables of a large vocabulary lie outside
+ * every cache: a round asks for the memory that the next one reads. It halves the time to load
+ * (docs/MEASURED.md, vocabulary). */
 enum { MERGE_BATCH = 64 };
 
 typedef struct merge_batch {
@@ -144,7 +159,8 @@ typedef struct merge_batch {
     uint32_t last; // the symbol the merge before made
 } merge_batch;
 
-/* "left right": cut at the first space that is not the first byte. false: it names nothing that can be merged. */
+/* "left right": cut at the first space that is not the first byte. false: it names nothing that can be
+ * merged. */
 static bool merge_read(builder *b, slice m, struct merge_text *t) {
     *t = (struct merge_text){.off = b->scratch.n};
     const char *space = m.n > 1 ? memchr(m.p + 1, ' ', m.n - 1) : NULL;
@@ -176,7 +192,8 @@ static mica_status merge_resolve(builder *b, merge_batch *m, size_t i, mica_erro
     return MICA_OK;
 }
 
-/* A merge may name strings that are no tokens: they get symbols of their own and end as bytes if nothing takes them. */
+/* A merge may name strings that are no tokens: they get symbols of their own and end as bytes if nothing
+ * takes them. */
 static mica_status add_merges(builder *b, mica_error *err) {
     text_vocab *v = b->v;
     size_t n_bad = 0, n_merge = b->d->n_merge;
@@ -186,7 +203,8 @@ static mica_status add_merges(builder *b, mica_error *err) {
         m.n = n_merge - m.first < MERGE_BATCH ? n_merge - m.first : MERGE_BATCH;
         strbuf_clear(&b->scratch);
         for (size_t i = 0; i < m.n; i++) n_bad += !merge_read(b, b->d->merge[m.first + i], &m.text[i]);
-        if (b->scratch.failed) return fail(err, MICA_E_NOMEM, "tokenizer.ggml.merges: merge %zu: out of memory", m.first);
+        if (b->scratch.failed)
+            return fail(err, MICA_E_NOMEM, "tokenizer.ggml.merges: merge %zu: out of memory", m.first);
         for (size_t i = 0; i < m.n; i++) TRY(merge_resolve(b, &m, i, err));
         for (size_t i = 0; i < m.n; i++)
             if (m.pair[i].left != TEXT_SYM_NONE) text_pairtab_put(&v->pair, m.pair[i]);
@@ -242,9 +260,12 @@ static mica_status choose_model(builder *b, mica_error *err) {
     text_vocab *v = b->v;
     const text_vocab_desc *d = b->d;
     slice pre = d->pre;
-    if (slice_is(d->model, "gpt2")) v->model = TEXT_MODEL_BYTES;
-    else if (slice_is(d->model, "llama")) v->model = TEXT_MODEL_SPM;
-    else if (slice_is(d->model, "gemma4")) v->model = TEXT_MODEL_CHARS;
+    if (slice_is(d->model, "gpt2"))
+        v->model = TEXT_MODEL_BYTES;
+    else if (slice_is(d->model, "llama"))
+        v->model = TEXT_MODEL_SPM;
+    else if (slice_is(d->model, "gemma4"))
+        v->model = TEXT_MODEL_CHARS;
     else
         return fail(err, MICA_E_UNSUPPORTED, "tokenizer.ggml.model: '%.*s': known are gpt2, llama and gemma4",
                     (int)(d->model.n < 64 ? d->model.n : 64), d->model.p ? d->model.p : "");
@@ -255,7 +276,8 @@ static mica_status choose_model(builder *b, mica_error *err) {
         if (v->model == TEXT_MODEL_CHARS) pre = SLICE_LIT("gemma4");
         TRY(text_pretok_new(&v->pretok, pre, &v->pretok_info, err));
         if (!v->pretok_info.known)
-            log_warn("text", "tokenizer.ggml.pre: '%.*s' is not known: the default split is used, tokens may differ",
+            log_warn("text",
+                     "tokenizer.ggml.pre: '%.*s' is not known: the default split is used, tokens may differ",
                      (int)(pre.n < 64 ? pre.n : 64), pre.p ? pre.p : "");
         v->ignore_merges = v->pretok_info.ignore_merges;
         v->add_bos = v->pretok_info.add_bos;
@@ -292,7 +314,8 @@ static mica_status allocate(text_vocab *v, mica_error *err) {
     v->type = mem_alloc(n);
     v->kind = mem_alloc(n);
     v->whole = mem_calloc(n, sizeof *v->whole);
-    if (!v->type || !v->kind || !v->whole) return fail(err, MICA_E_NOMEM, "vocabulary: %zu tokens: out of memory", n);
+    if (!v->type || !v->kind || !v->whole)
+        return fail(err, MICA_E_NOMEM, "vocabulary: %zu tokens: out of memory", n);
     for (int i = 0; i < 256; i++) v->byte_id[i] = -1;
     for (int i = 0; i < TEXT_SPECIAL_N; i++) v->special[i] = -1;
     return MICA_OK;
@@ -302,9 +325,11 @@ mica_status text_vocab_build(text_vocab **out, const text_vocab_desc *d, mica_er
     mica_status st = MICA_OK;
     *out = NULL;
     if (d->n_token == 0 || d->n_token > TOKENS_MAX)
-        return fail(err, MICA_E_FORMAT, "tokenizer.ggml.tokens: %zu tokens: 1 to %u are read", d->n_token, TOKENS_MAX);
+        return fail(err, MICA_E_FORMAT, "tokenizer.ggml.tokens: %zu tokens: 1 to %u are read", d->n_token,
+                    TOKENS_MAX);
     if (d->n_merge > MERGES_MAX)
-        return fail(err, MICA_E_FORMAT, "tokenizer.ggml.merges: %zu merges: at most %u are read", d->n_merge, MERGES_MAX);
+        return fail(err, MICA_E_FORMAT, "tokenizer.ggml.merges: %zu merges: at most %u are read", d->n_merge,
+                    MERGES_MAX);
     text_vocab *v = mem_calloc(1, sizeof *v);
     if (!v) return fail(err, MICA_E_NOMEM, "vocabulary: out of memory");
     v->n_token = (uint32_t)d->n_token;
@@ -315,8 +340,10 @@ mica_status text_vocab_build(text_vocab **out, const text_vocab_desc *d, mica_er
     TRY_GOTO(text_vocab_classify(v, d, err), done);
     TRY_GOTO(add_tokens(&b, err), done);
     TRY_GOTO(text_vocab_index(v, err), done);
-    if (v->model == TEXT_MODEL_SPM) TRY_GOTO(order_tokens(&b, err), done);
-    else TRY_GOTO(add_merges(&b, err), done);
+    if (v->model == TEXT_MODEL_SPM)
+        TRY_GOTO(order_tokens(&b, err), done);
+    else
+        TRY_GOTO(add_merges(&b, err), done);
     note_spaces(v);
     TRY_GOTO(copy_suppressed(&b, err), done);
     *out = v;
@@ -342,29 +369,45 @@ void text_vocab_free(text_vocab *v) {
     mem_free(v);
 }
 
-static bool known(const text_vocab *v, int32_t id) { return id >= 0 && (uint32_t)id < v->n_token; }
+static bool known(const text_vocab *v, int32_t id) {
+    return id >= 0 && (uint32_t)id < v->n_token;
+}
 
-int32_t text_vocab_n(const text_vocab *v) { return (int32_t)v->n_token; }
+int32_t text_vocab_n(const text_vocab *v) {
+    return (int32_t)v->n_token;
+}
 
-int32_t text_vocab_special(const text_vocab *v, text_special which) { return v->special[which]; }
+int32_t text_vocab_special(const text_vocab *v, text_special which) {
+    return v->special[which];
+}
 
-bool text_vocab_adds_bos(const text_vocab *v) { return v->add_bos && v->special[TEXT_BOS] >= 0; }
+bool text_vocab_adds_bos(const text_vocab *v) {
+    return v->add_bos && v->special[TEXT_BOS] >= 0;
+}
 
-bool text_vocab_adds_eos(const text_vocab *v) { return v->add_eos && v->special[TEXT_EOS] >= 0; }
+bool text_vocab_adds_eos(const text_vocab *v) {
+    return v->add_eos && v->special[TEXT_EOS] >= 0;
+}
 
-const char *text_vocab_pre(const text_vocab *v) { return v->pretok ? v->pretok_info.name : ""; }
+const char *text_vocab_pre(const text_vocab *v) {
+    return v->pretok ? v->pretok_info.name : "";
+}
 
 bool text_vocab_ends(const text_vocab *v, int32_t id) {
     size_t lo = 0, hi = v->n_end;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (v->end[mid] < id) lo = mid + 1;
-        else hi = mid;
+        if (v->end[mid] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo < v->n_end && v->end[lo] == id;
 }
 
-bool text_vocab_is_marker(const text_vocab *v, int32_t id) { return known(v, id) && v->kind[id] == TEXT_KIND_MARKER; }
+bool text_vocab_is_marker(const text_vocab *v, int32_t id) {
+    return known(v, id) && v->kind[id] == TEXT_KIND_MARKER;
+}
 
 bool text_vocab_is_control(const text_vocab *v, int32_t id) {
     return known(v, id) && (v->type[id] == TEXT_TYPE_CONTROL || v->type[id] == TEXT_TYPE_UNKNOWN);

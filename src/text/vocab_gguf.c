@@ -21,8 +21,10 @@ static mica_status no_memory(const char *key, uint64_t n, mica_error *err) {
 static mica_status read_strings(slice **out, size_t *n, const gguf_file *g, const char *key, bool needed,
                                 mica_error *err) {
     const gguf_value *v;
-    if (needed) TRY(gguf_need_array(g, key, GGUF_OF_STR, GGUF_ANY_COUNT, &v, err));
-    else TRY(gguf_get_array(g, key, GGUF_OF_STR, GGUF_ANY_COUNT, &v, err));
+    if (needed)
+        TRY(gguf_need_array(g, key, GGUF_OF_STR, GGUF_ANY_COUNT, &v, err));
+    else
+        TRY(gguf_get_array(g, key, GGUF_OF_STR, GGUF_ANY_COUNT, &v, err));
     uint64_t count = gguf_value_count(v);
     *out = count <= SIZE_MAX / sizeof **out ? mem_alloc((size_t)count * sizeof **out) : NULL;
     if (!*out) return no_memory(key, count, err);
@@ -31,8 +33,10 @@ static mica_status read_strings(slice **out, size_t *n, const gguf_file *g, cons
     return MICA_OK;
 }
 
-/* n as for gguf_get_array; *out is NULL when the key is absent. Values beyond 32 bits become -1, which no id is. */
-static mica_status read_ints(int32_t **out, const gguf_file *g, const char *key, uint64_t n, mica_error *err) {
+/* n as for gguf_get_array; *out is NULL when the key is absent. Values beyond 32 bits become -1, which no id
+ * is. */
+static mica_status read_ints(int32_t **out, const gguf_file *g, const char *key, uint64_t n,
+                             mica_error *err) {
     const gguf_value *v;
     TRY(gguf_get_array(g, key, GGUF_OF_INT, n, &v, err));
     uint64_t count = gguf_value_count(v);

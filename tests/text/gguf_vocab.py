@@ -1,4 +1,4 @@
-"""Metadata of a GGUF file, read and written: enough to make vocabulary-only files for the tokenizer's comparisons."""
+"""Metadata of a GGUF file, read and written: enough for vocabulary-only files to compare tokenizers with."""
 
 import mmap
 import struct
@@ -8,8 +8,8 @@ U32, I32, F32, BOOL, STR, ARRAY = 4, 5, 6, 7, 8, 9
 
 
 def read(path):
-    """{key: (vtype, value)}; an array's value is (element vtype, list); strings are bytes. Tensors are not read, so a
-    file that ends inside them will do."""
+    """{key: (vtype, value)}; an array's value is (element vtype, list); strings are bytes. Tensors
+    are not read, so a file that ends inside them will do."""
     with open(path, "rb") as f:
         m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
     magic, version, _, n_kv = struct.unpack_from("<4sIQQ", m, 0)

