@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """pull, list, rm and resolve against a server on loopback that misbehaves in every way reported or feared.
 
-    tests/net/net_test.py [BUILD] [WORD]    BUILD: folder with tests/net/net_main; WORD: only cases that hold it
+    tests/net/net_test.py [BUILD] [WORD]    BUILD: folder with net_main; WORD: only cases that hold it
 Prints ok, FAILED or skip for each case; last line: N passed, N failed, N skipped."""
 
 import concurrent.futures
