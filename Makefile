@@ -82,6 +82,17 @@ $(BUILD)/tests/%.so: tests/%.c $(BUILD)/libmica.a Makefile
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) -shared -MMD -MP $< -o $@ $(BUILD)/libmica.a $(LIBS) -pthread
 
+# Measurements: bench/NAME_bench.c, with what it shares in other files of bench/.
+BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*_bench.c))
+BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_bench.c,$(wildcard bench/*.c)))
+$(BUILD)/bench/%_bench: bench/%_bench.c $(BENCH_OBJ) $(BUILD)/libmica.a
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) $(CFLAGS_ALL) -Ibench -MMD -MP $< -o $@ $(BENCH_OBJ) $(BUILD)/libmica.a $(LIBS) -pthread
+.SECONDARY: $(BENCH_OBJ)
+bench: $(BENCHES)
+.PHONY: bench
+
 # Tests of the command see its objects too; from an archive the linker takes what a test names.
 $(BUILD)/libcli.a: $(filter-out $(BUILD)/src/cli/main.o,$(CLI_OBJ))
 	@rm -f $@

@@ -49,6 +49,10 @@ SIMD __m256i load_aligned(const void *p) {
     return _mm256_load_si256((const __m256i *)p);
 }
 
+/* The value as it is here: a compiler may reorder integer sums, and does so until their terms fill the stack.
+ */
+#define KEEP(v) __asm__("" : "+x"(v))
+
 /* A kind of core: constants in every use. */
 typedef struct core_kind {
     core_form form;
@@ -84,6 +88,8 @@ SIMD void sums_bytes(__m256i sum[2][TILE], const tile *t, int is, const core_kin
                 __m256i p1 = shift ? _mm256_maddubs_epi16(x, w1) : _mm256_maddubs_epi16(w1, x);
                 pair[0][a] = g == 0 ? p0 : _mm256_add_epi16(pair[0][a], p0);
                 pair[1][a] = g == 0 ? p1 : _mm256_add_epi16(pair[1][a], p1);
+                KEEP(pair[0][a]);
+                KEEP(pair[1][a]);
             }
         }
         UNROLL
@@ -105,6 +111,8 @@ SIMD void sums_wide(__m256i sum[2][TILE], const tile *t, int is, int n_act) {
             __m256i p0 = _mm256_madd_epi16(w0, x), p1 = _mm256_madd_epi16(w1, x);
             sum[0][a] = i == 0 ? p0 : _mm256_add_epi32(sum[0][a], p0);
             sum[1][a] = i == 0 ? p1 : _mm256_add_epi32(sum[1][a], p1);
+            KEEP(sum[0][a]);
+            KEEP(sum[1][a]);
         }
     }
 }

@@ -31,6 +31,22 @@ SIMD __m256 lanes_below(int n) {
         _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
 }
 
+/* n floats of eight; what lies past them is not read. */
+SIMD __m256 lanes_load(const float *p, int n) {
+    return n == 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, _mm256_castps_si256(lanes_below(n)));
+}
+/* The same: floats 0..3 twice, 4..7 twice. */
+SIMD void quads_load(__m256 v[2], const float *p, int n) {
+    if (n == 8) {
+        v[0] = quad_twice(p);
+        v[1] = quad_twice(p + 4);
+    } else {
+        __m256 r = lanes_load(p, n);
+        v[0] = _mm256_permute2f128_ps(r, r, 0x00);
+        v[1] = _mm256_permute2f128_ps(r, r, 0x11);
+    }
+}
+
 /* Minima over 16 (half order) times sums of activations over 16: first halves of the eight blocks, then
  * second halves. */
 SIMD __m256 min16_add(__m256 acc, const __m256 m[2], const float *s16) {

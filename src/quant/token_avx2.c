@@ -29,18 +29,6 @@ SIMD act_at act_skip(act_at a, size_t n_unit) {
     return (act_at){a.q + 256 * n_unit, a.d + 8 * n_unit, a.s + 8 * n_unit, a.s16 + 16 * n_unit};
 }
 
-/* The scales of a row's last n < 8 blocks: what lies past them is not ours to read. */
-typedef struct act_tail {
-    float d[8], s[8];
-} act_tail;
-
-SIMD act_at act_tail_get(act_tail *t, act_at a, int n) {
-    *t = (act_tail){0};
-    memcpy(t->d, a.d, (size_t)n * sizeof *t->d);
-    memcpy(t->s, a.s, (size_t)n * sizeof *t->s);
-    return (act_at){a.q, t->d, t->s, a.s16};
-}
-
 typedef struct token_sum {
     __m256 acc[8]; // [block mod 8], lanes: group of four
     __m256 min;    // lanes: block mod 8
@@ -77,23 +65,25 @@ SIMD __m256i pairs_dot(const unit_kind k, const uint8_t *p, int j, const int8_t 
 /* Scales of the unit's blocks times those of the activations, in half order. */
 SIMD void unit_scales(__m256 s[2], const unit_kind k, const uint8_t *p, const float *dx, int n) {
     if (k.scale) {
-        __m256 v = _mm256_mul_ps(k.scale(p, n), _mm256_loadu_ps(dx));
+        __m256 v = _mm256_mul_ps(k.scale(p, n), lanes_load(dx, n));
         s[0] = _mm256_permute2f128_ps(v, v, 0x00);
         s[1] = _mm256_permute2f128_ps(v, v, 0x11);
-        return;
+    } else {
+        __m256 d[2];
+        k.scale16(s, p, n);
+        quads_load(d, dx, n);
+        s[0] = _mm256_mul_ps(s[0], d[0]);
+        s[1] = _mm256_mul_ps(s[1], d[1]);
     }
-    k.scale16(s, p, n);
-    s[0] = _mm256_mul_ps(s[0], quad_twice(dx));
-    s[1] = _mm256_mul_ps(s[1], quad_twice(dx + 4));
 }
 
 /* Minima of n blocks times sums of activations; lanes past n stay. */
 SIMD __m256 min_add(__m256 acc, __m256 m, const float *s, int n) {
-    __m256 r = _mm256_fmadd_ps(m, _mm256_loadu_ps(s), acc);
+    __m256 r = _mm256_fmadd_ps(m, lanes_load(s, n), acc);
     return n == 8 ? r : _mm256_blendv_ps(acc, r, lanes_below(n));
 }
 
-/* n blocks of a unit; a's arrays hold eight. */
+/* n blocks of a unit. */
 SIMD void unit_add(token_sum *t, const unit_kind k, const uint8_t *p, act_at a, int n) {
     __m256 s[2];
     unit_scales(s, k, p, a.d, n);
@@ -120,11 +110,8 @@ SIMD float segment_dot(const unit_kind k, const uint8_t *p, act_at a, uint32_t n
         p += k.bytes;
         a = act_skip(a, 1);
     }
-    if (n_col % 256) {
-        act_tail tail;
-        int n = (int)(n_col % 256 / 32);
-        unit_add(&t, k, p, act_tail_get(&tail, a, n), n);
-    }
+    // Only types with blocks under 256 can end here; the others never come to this copy of unit_add.
+    if (k.block < 256 && n_col % 256) unit_add(&t, k, p, a, (int)(n_col % 256 / 32));
     return token_sum_tree(&t, k.min || k.min16);
 }
 
@@ -156,9 +143,10 @@ SIMD __m256i bytes_dot(const int8_t *wq, const int8_t *xq, unit_form form) {
 }
 
 SIMD void unpacked_add(token_sum *t, const quant_unit *u, act_at a, unit_form form, int n) {
-    __m256 s[2];
-    s[0] = _mm256_mul_ps(_mm256_load_ps(u->scale), quad_twice(a.d));
-    s[1] = _mm256_mul_ps(_mm256_load_ps(u->scale + 8), quad_twice(a.d + 4));
+    __m256 s[2], d[2];
+    quads_load(d, a.d, n);
+    s[0] = _mm256_mul_ps(_mm256_load_ps(u->scale), d[0]);
+    s[1] = _mm256_mul_ps(_mm256_load_ps(u->scale + 8), d[1]);
     UNROLL
     for (int j = 0; j < 8; j++) {
         if (j < n) {
@@ -167,19 +155,18 @@ SIMD void unpacked_add(token_sum *t, const quant_unit *u, act_at a, unit_form fo
             t->acc[j] = _mm256_fmadd_ps(half_scale(s, j), _mm256_cvtepi32_ps(sum), t->acc[j]);
         }
     }
-    __m256 m[2] = {_mm256_load_ps(u->min), _mm256_load_ps(u->min + 8)};
-    if (form == FORM_MIN) t->min = min_add(t->min, m[0], a.s, n);
-    if (form == FORM_MIN16) t->min = min16_add(t->min, m, a.s16);
+    if (form == FORM_MIN) t->min = min_add(t->min, _mm256_load_ps(u->min), a.s, n);
+    if (form == FORM_MIN16) {
+        __m256 m[2] = {_mm256_load_ps(u->min), _mm256_load_ps(u->min + 8)};
+        t->min = min16_add(t->min, m, a.s16);
+    }
 }
 
 SIMD float unpacked_dot(const segment *g, act_at a, unit_form form) {
     token_sum t;
     token_sum_clear(&t);
     for (int iu = 0; iu < g->n_unit; iu++, a = act_skip(a, 1)) unpacked_add(&t, &g->unit[iu], a, form, 8);
-    if (g->n_tail) {
-        act_tail tail;
-        unpacked_add(&t, &g->unit[g->n_unit], act_tail_get(&tail, a, g->n_tail), form, g->n_tail);
-    }
+    if (g->n_tail) unpacked_add(&t, &g->unit[g->n_unit], a, form, g->n_tail);
     return token_sum_tree(&t, form != FORM_SIGNED);
 }
 
@@ -210,8 +197,9 @@ SIMD void rows_one(const unit_kind k, const token_job *b) {
     for (uint32_t ir = 0; ir < b->n_row; ir++) {
         float y = 0;
         for (uint32_t is = 0; is < n_seg; is++) {
-            uint32_t begin, end;
-            quant_segment_get(&begin, &end, is, b->n_col);
+            uint32_t begin = 0, end = b->n_col;
+            if (n_seg > 1)
+                quant_segment_get(&begin, &end, is, b->n_col); // it divides, which short rows would feel
             const uint8_t *p = b->w + ir * b->row_bytes + (size_t)(begin / 256) * (size_t)k.bytes;
             y += segment_dot(k, p, act_row(b->a, b->act0, begin), end - begin);
         }
@@ -229,8 +217,8 @@ static void rows_several(gguf_type type, const token_job *b) {
     for (uint32_t ir = 0; ir < b->n_row; ir++) {
         float y[QUANT_TOKEN_ROWS_MAX] = {0};
         for (uint32_t is = 0; is < n_seg; is++) {
-            uint32_t begin, end;
-            quant_segment_get(&begin, &end, is, b->n_col);
+            uint32_t begin = 0, end = b->n_col;
+            if (n_seg > 1) quant_segment_get(&begin, &end, is, b->n_col);
             segment_unpack(&g, t, b->w + ir * b->row_bytes + (size_t)(begin / 256) * (size_t)t->bytes,
                            end - begin);
             for (uint32_t ia = 0; ia < b->n_act; ia++) y[ia] += dot(&g, act_row(b->a, b->act0 + ia, begin));
@@ -303,8 +291,8 @@ SIMD void rows_float(load8_fn *load8, int size, const token_job *b) {
     for (uint32_t ir = 0; ir < b->n_row; ir++) {
         float y[QUANT_TOKEN_ROWS_MAX] = {0};
         for (uint32_t is = 0; is < n_seg; is++) {
-            uint32_t begin, end;
-            quant_segment_get(&begin, &end, is, b->n_col);
+            uint32_t begin = 0, end = b->n_col;
+            if (n_seg > 1) quant_segment_get(&begin, &end, is, b->n_col);
             const uint8_t *w = b->w + ir * b->row_bytes + (size_t)begin * (size_t)size;
             for (uint32_t ia = 0; ia < b->n_act; ia++) {
                 const float *x = b->a->x + (size_t)(b->act0 + ia) * b->a->ld + begin;

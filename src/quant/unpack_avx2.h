@@ -33,6 +33,7 @@ typedef __m256 unit_lanes_fn(const uint8_t *p, int n);
 typedef void unit_halves_fn(__m256 v[2], const uint8_t *p, int n);
 
 typedef struct unit_kind {
+    int block; // weights in a block of the type: under 256, a row may end inside a unit
     int bytes; // of a unit
     int offset;
     unit_q_fn *q, *sgn;
@@ -100,36 +101,31 @@ SIMD __m256i table_get(const int8_t table[16], __m256i index) {
     return _mm256_shuffle_epi8(load128_twice(table), index);
 }
 
-/* Where block i of n of `stride` bytes is; the last one for i >= n. */
-SIMD const uint8_t *block_at(const uint8_t *p, int stride, int i, int n) {
-    return p + stride * (i < n ? i : n - 1);
-}
-
-/* The f16 at the start of each of n blocks. */
+/* The f16 at the start of each of n blocks of `stride` bytes. */
 SIMD __m256 f16_gather(const uint8_t *p, int stride, int n) {
     __m128i v = _mm_cvtsi32_si128(load_u16(p));
-    v = _mm_insert_epi16(v, load_u16(block_at(p, stride, 1, n)), 1);
-    v = _mm_insert_epi16(v, load_u16(block_at(p, stride, 2, n)), 2);
-    v = _mm_insert_epi16(v, load_u16(block_at(p, stride, 3, n)), 3);
-    v = _mm_insert_epi16(v, load_u16(block_at(p, stride, 4, n)), 4);
-    v = _mm_insert_epi16(v, load_u16(block_at(p, stride, 5, n)), 5);
-    v = _mm_insert_epi16(v, load_u16(block_at(p, stride, 6, n)), 6);
-    v = _mm_insert_epi16(v, load_u16(block_at(p, stride, 7, n)), 7);
+    if (n > 1) v = _mm_insert_epi16(v, load_u16(p + 1 * stride), 1);
+    if (n > 2) v = _mm_insert_epi16(v, load_u16(p + 2 * stride), 2);
+    if (n > 3) v = _mm_insert_epi16(v, load_u16(p + 3 * stride), 3);
+    if (n > 4) v = _mm_insert_epi16(v, load_u16(p + 4 * stride), 4);
+    if (n > 5) v = _mm_insert_epi16(v, load_u16(p + 5 * stride), 5);
+    if (n > 6) v = _mm_insert_epi16(v, load_u16(p + 6 * stride), 6);
+    if (n > 7) v = _mm_insert_epi16(v, load_u16(p + 7 * stride), 7);
     return f16x8(v);
 }
-/* u32 of blocks a, b, c, d of n. */
-SIMD __m128i u32_gather(const uint8_t *p, int stride, int n, const int i[4]) {
-    __m128i v = _mm_cvtsi32_si128((int)load_u32(block_at(p, stride, i[0], n)));
-    v = _mm_insert_epi32(v, (int)load_u32(block_at(p, stride, i[1], n)), 1);
-    v = _mm_insert_epi32(v, (int)load_u32(block_at(p, stride, i[2], n)), 2);
-    return _mm_insert_epi32(v, (int)load_u32(block_at(p, stride, i[3], n)), 3);
-}
-/* The two f16 at the start of each of n blocks: v[0] the first ones, v[1] the second. */
+/* The two f16 at the start of each of n blocks: v[0] the first ones, v[1] the second. Blocks 0 1 4 5 meet in
+ * one register, 2 3 6 7 in the other, so that one shuffle within lanes puts them in order. */
 SIMD void f16_pair_gather(__m256 v[2], const uint8_t *p, int stride, int n) {
-    __m256 a = f16x8(u32_gather(p, stride, n, (const int[4]){0, 1, 4, 5}));
-    __m256 b = f16x8(u32_gather(p, stride, n, (const int[4]){2, 3, 6, 7}));
-    v[0] = _mm256_shuffle_ps(a, b, 0x88);
-    v[1] = _mm256_shuffle_ps(a, b, 0xDD);
+    __m128i a = _mm_cvtsi32_si128((int)load_u32(p)), b = _mm_setzero_si128();
+    if (n > 1) a = _mm_insert_epi32(a, (int)load_u32(p + 1 * stride), 1);
+    if (n > 2) b = _mm_cvtsi32_si128((int)load_u32(p + 2 * stride));
+    if (n > 3) b = _mm_insert_epi32(b, (int)load_u32(p + 3 * stride), 1);
+    if (n > 4) a = _mm_insert_epi32(a, (int)load_u32(p + 4 * stride), 2);
+    if (n > 5) a = _mm_insert_epi32(a, (int)load_u32(p + 5 * stride), 3);
+    if (n > 6) b = _mm_insert_epi32(b, (int)load_u32(p + 6 * stride), 2);
+    if (n > 7) b = _mm_insert_epi32(b, (int)load_u32(p + 7 * stride), 3);
+    v[0] = _mm256_shuffle_ps(f16x8(a), f16x8(b), 0x88);
+    v[1] = _mm256_shuffle_ps(f16x8(a), f16x8(b), 0xDD);
 }
 /* 16 bytes, two a block, to half order. */
 SIMD __m128i half_order(__m128i b) {
@@ -220,10 +216,15 @@ SIMD __m256i mxfp4_q(const uint8_t *p, int j) {
     return _mm256_abs_epi8(mxfp4_sgn(p, j));
 }
 SIMD __m256 mxfp4_scale(const uint8_t *p, int n) {
-    uint64_t b = p[0];
-    UNROLL
-    for (int i = 1; i < 8; i++) b |= (uint64_t)*block_at(p, 17, i, n) << 8 * i;
-    __m256i e = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)b));
+    __m128i b = _mm_cvtsi32_si128(p[0]);
+    if (n > 1) b = _mm_insert_epi8(b, p[17], 1);
+    if (n > 2) b = _mm_insert_epi8(b, p[2 * 17], 2);
+    if (n > 3) b = _mm_insert_epi8(b, p[3 * 17], 3);
+    if (n > 4) b = _mm_insert_epi8(b, p[4 * 17], 4);
+    if (n > 5) b = _mm_insert_epi8(b, p[5 * 17], 5);
+    if (n > 6) b = _mm_insert_epi8(b, p[6 * 17], 6);
+    if (n > 7) b = _mm_insert_epi8(b, p[7 * 17], 7);
+    __m256i e = _mm256_cvtepu8_epi32(b);
     __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     __m256i denormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), e);
     __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
@@ -241,16 +242,19 @@ SIMD __m256i nvfp4_sgn(const uint8_t *p, int j) {
 SIMD __m256i nvfp4_q(const uint8_t *p, int j) {
     return _mm256_abs_epi8(nvfp4_sgn(p, j));
 }
-/* The seven low bits are an f32's exponent and mantissa, 119 binades too low: denormals included, a product
- * repairs that. */
+/* The seven low bits are the upper ones of an f16, 7 binades too low (its conversion takes denormals in its
+ * stride). */
 SIMD __m256 ue4m3_half(__m128i b) {
-    __m256i v = _mm256_cvtepu8_epi32(b), nan = _mm256_cmpeq_epi32(v, _mm256_set1_epi32(0x7F));
-    v = _mm256_slli_epi32(_mm256_and_si256(v, _mm256_set1_epi32(0x7F)), 20);
-    __m256 f = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_andnot_si256(nan, v)), _mm256_set1_ps(0x1p119f));
-    return f;
+    __m128i nan = _mm_cmpeq_epi8(b, _mm_set1_epi8(0x7F));
+    __m128i v = _mm_cvtepu8_epi16(_mm_andnot_si128(nan, _mm_and_si128(b, _mm_set1_epi8(0x7F))));
+    return _mm256_mul_ps(f16x8(_mm_slli_epi16(v, 7)), _mm256_set1_ps(0x1p7f));
 }
 SIMD void nvfp4_scale16(__m256 v[2], const uint8_t *p, int n) {
-    __m128i b = half_order(u32_gather(p, 36, (n + 1) / 2, (const int[4]){0, 1, 2, 3}));
+    __m128i b = _mm_cvtsi32_si128((int)load_u32(p));
+    if (n > 2) b = _mm_insert_epi32(b, (int)load_u32(p + 36), 1);
+    if (n > 4) b = _mm_insert_epi32(b, (int)load_u32(p + 72), 2);
+    if (n > 6) b = _mm_insert_epi32(b, (int)load_u32(p + 108), 3);
+    b = half_order(b);
     v[0] = ue4m3_half(b);
     v[1] = ue4m3_half(_mm_srli_si128(b, 8));
 }
@@ -259,8 +263,8 @@ SIMD __m256i q1_0_q(const uint8_t *p, int j) {
     return _mm256_and_si256(bits_get(p + 18 * (j / 4) + 2 + 4 * (j & 3)), bytes_all(2));
 }
 SIMD __m256 q1_0_scale(const uint8_t *p, int n) {
-    __m128i a = _mm_set1_epi16((short)load_u16(p)),
-            b = _mm_set1_epi16((short)load_u16(block_at(p, 18, 1, (n + 3) / 4)));
+    __m128i a = _mm_set1_epi16((short)load_u16(p)), b = a;
+    if (n > 4) b = _mm_set1_epi16((short)load_u16(p + 18));
     return f16x8(_mm_unpacklo_epi64(a, b));
 }
 
@@ -271,11 +275,10 @@ SIMD __m256i q2_0_q(const uint8_t *p, int j) {
     return _mm256_and_si256(v, bytes_all(3));
 }
 SIMD __m256 q2_0_scale(const uint8_t *p, int n) {
-    int nb = (n + 1) / 2;
-    uint64_t d = load_u16(p);
-    UNROLL
-    for (int i = 1; i < 4; i++) d |= (uint64_t)load_u16(block_at(p, 18, i, nb)) << 16 * i;
-    __m128i h = _mm_cvtsi64_si128((long long)d);
+    __m128i h = _mm_cvtsi32_si128(load_u16(p));
+    if (n > 2) h = _mm_insert_epi16(h, load_u16(p + 18), 1);
+    if (n > 4) h = _mm_insert_epi16(h, load_u16(p + 36), 2);
+    if (n > 6) h = _mm_insert_epi16(h, load_u16(p + 54), 3);
     return f16x8(_mm_unpacklo_epi16(h, h));
 }
 
@@ -619,37 +622,41 @@ enum {
     UNIT_BYTES_iq4_xs = 136
 };
 
-static const unit_kind unit_q4_0 = {UNIT_BYTES_q4_0, 8, q4_0_q, NULL, q4_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_q4_1 = {UNIT_BYTES_q4_1, 0, q4_1_q, NULL, q4_1_scale, NULL, q4_1_min, NULL};
-static const unit_kind unit_q5_0 = {UNIT_BYTES_q5_0, 16, q5_0_q, NULL, q5_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_q5_1 = {UNIT_BYTES_q5_1, 0, q5_1_q, NULL, q5_1_scale, NULL, q5_1_min, NULL};
-static const unit_kind unit_q8_0 = {UNIT_BYTES_q8_0, 0, q8_0_q, q8_0_sgn, q8_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_iq4_nl = {UNIT_BYTES_iq4_nl, 0,    iq4_nl_q, iq4_nl_sgn,
-                                      iq4_nl_scale,      NULL, NULL,     NULL};
-static const unit_kind unit_mxfp4 = {UNIT_BYTES_mxfp4, 0, mxfp4_q, mxfp4_sgn, mxfp4_scale, NULL, NULL, NULL};
-static const unit_kind unit_nvfp4 = {UNIT_BYTES_nvfp4, 0,    nvfp4_q, nvfp4_sgn, NULL,
-                                     nvfp4_scale16,    NULL, NULL};
-static const unit_kind unit_q1_0 = {UNIT_BYTES_q1_0, 1, q1_0_q, NULL, q1_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_q2_0 = {UNIT_BYTES_q2_0, 1, q2_0_q, NULL, q2_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_q2_k = {UNIT_BYTES_q2_k, 0, q2_k_q, NULL, NULL, q2_k_scale16, NULL, q2_k_min16};
-static const unit_kind unit_q3_k = {UNIT_BYTES_q3_k, 4, q3_k_q, NULL, NULL, q3_k_scale16, NULL, NULL};
-static const unit_kind unit_q4_k = {UNIT_BYTES_q4_k, 0, q4_k_q, NULL, k4_scale, NULL, k4_min, NULL};
-static const unit_kind unit_q5_k = {UNIT_BYTES_q5_k, 0, q5_k_q, NULL, k4_scale, NULL, k4_min, NULL};
-static const unit_kind unit_q6_k = {UNIT_BYTES_q6_k, 32, q6_k_q, NULL, NULL, q6_k_scale16, NULL, NULL};
-static const unit_kind unit_tq1_0 = {UNIT_BYTES_tq1_0, 1, tq1_0_q, NULL, tq1_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_tq2_0 = {UNIT_BYTES_tq2_0, 1, tq2_0_q, NULL, tq2_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_iq2_xxs = {UNIT_BYTES_iq2_xxs, 0,    iq2_xxs_q, iq2_xxs_sgn,
-                                       iq2_xxs_scale,      NULL, NULL,      NULL};
-static const unit_kind unit_iq2_xs = {UNIT_BYTES_iq2_xs, 0,    iq2_xs_q, iq2_xs_sgn, NULL,
-                                      iq2_xs_scale16,    NULL, NULL};
-static const unit_kind unit_iq2_s = {UNIT_BYTES_iq2_s, 0,    iq2_s_q, iq2_s_sgn, NULL,
-                                     iq2_s_scale16,    NULL, NULL};
-static const unit_kind unit_iq3_xxs = {UNIT_BYTES_iq3_xxs, 0,    iq3_xxs_q, iq3_xxs_sgn,
-                                       iq3_xxs_scale,      NULL, NULL,      NULL};
-static const unit_kind unit_iq3_s = {UNIT_BYTES_iq3_s, 0, iq3_s_q, iq3_s_sgn, iq3_s_scale, NULL, NULL, NULL};
-static const unit_kind unit_iq1_s = {UNIT_BYTES_iq1_s, 0, iq1_s_q, iq1_s_sgn, iq1_s_scale, NULL, NULL, NULL};
-static const unit_kind unit_iq1_m = {UNIT_BYTES_iq1_m, 0,    iq1_m_q, iq1_m_sgn, NULL,
-                                     iq1_m_scale16,    NULL, NULL};
-static const unit_kind unit_iq4_xs = {UNIT_BYTES_iq4_xs, 0,    iq4_xs_q, iq4_xs_sgn,
-                                      iq4_xs_scale,      NULL, NULL,     NULL};
+static const unit_kind unit_q4_0 = {32, UNIT_BYTES_q4_0, 8, q4_0_q, NULL, q4_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_q4_1 = {32, UNIT_BYTES_q4_1, 0, q4_1_q, NULL, q4_1_scale, NULL, q4_1_min, NULL};
+static const unit_kind unit_q5_0 = {32, UNIT_BYTES_q5_0, 16, q5_0_q, NULL, q5_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_q5_1 = {32, UNIT_BYTES_q5_1, 0, q5_1_q, NULL, q5_1_scale, NULL, q5_1_min, NULL};
+static const unit_kind unit_q8_0 = {32, UNIT_BYTES_q8_0, 0, q8_0_q, q8_0_sgn, q8_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_iq4_nl = {
+    32, UNIT_BYTES_iq4_nl, 0, iq4_nl_q, iq4_nl_sgn, iq4_nl_scale, NULL, NULL, NULL};
+static const unit_kind unit_mxfp4 = {32,  UNIT_BYTES_mxfp4, 0, mxfp4_q, mxfp4_sgn, mxfp4_scale, NULL, NULL,
+                                     NULL};
+static const unit_kind unit_nvfp4 = {64,   UNIT_BYTES_nvfp4, 0,    nvfp4_q, nvfp4_sgn,
+                                     NULL, nvfp4_scale16,    NULL, NULL};
+static const unit_kind unit_q1_0 = {128, UNIT_BYTES_q1_0, 1, q1_0_q, NULL, q1_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_q2_0 = {64, UNIT_BYTES_q2_0, 1, q2_0_q, NULL, q2_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_q2_k = {256,  UNIT_BYTES_q2_k, 0,    q2_k_q,    NULL,
+                                    NULL, q2_k_scale16,    NULL, q2_k_min16};
+static const unit_kind unit_q3_k = {256, UNIT_BYTES_q3_k, 4, q3_k_q, NULL, NULL, q3_k_scale16, NULL, NULL};
+static const unit_kind unit_q4_k = {256, UNIT_BYTES_q4_k, 0, q4_k_q, NULL, k4_scale, NULL, k4_min, NULL};
+static const unit_kind unit_q5_k = {256, UNIT_BYTES_q5_k, 0, q5_k_q, NULL, k4_scale, NULL, k4_min, NULL};
+static const unit_kind unit_q6_k = {256, UNIT_BYTES_q6_k, 32, q6_k_q, NULL, NULL, q6_k_scale16, NULL, NULL};
+static const unit_kind unit_tq1_0 = {256, UNIT_BYTES_tq1_0, 1, tq1_0_q, NULL, tq1_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_tq2_0 = {256, UNIT_BYTES_tq2_0, 1, tq2_0_q, NULL, tq2_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_iq2_xxs = {
+    256, UNIT_BYTES_iq2_xxs, 0, iq2_xxs_q, iq2_xxs_sgn, iq2_xxs_scale, NULL, NULL, NULL};
+static const unit_kind unit_iq2_xs = {256,  UNIT_BYTES_iq2_xs, 0,    iq2_xs_q, iq2_xs_sgn,
+                                      NULL, iq2_xs_scale16,    NULL, NULL};
+static const unit_kind unit_iq2_s = {256,  UNIT_BYTES_iq2_s, 0,    iq2_s_q, iq2_s_sgn,
+                                     NULL, iq2_s_scale16,    NULL, NULL};
+static const unit_kind unit_iq3_xxs = {
+    256, UNIT_BYTES_iq3_xxs, 0, iq3_xxs_q, iq3_xxs_sgn, iq3_xxs_scale, NULL, NULL, NULL};
+static const unit_kind unit_iq3_s = {256, UNIT_BYTES_iq3_s, 0, iq3_s_q, iq3_s_sgn, iq3_s_scale, NULL, NULL,
+                                     NULL};
+static const unit_kind unit_iq1_s = {256, UNIT_BYTES_iq1_s, 0, iq1_s_q, iq1_s_sgn, iq1_s_scale, NULL, NULL,
+                                     NULL};
+static const unit_kind unit_iq1_m = {256,  UNIT_BYTES_iq1_m, 0,    iq1_m_q, iq1_m_sgn,
+                                     NULL, iq1_m_scale16,    NULL, NULL};
+static const unit_kind unit_iq4_xs = {
+    256, UNIT_BYTES_iq4_xs, 0, iq4_xs_q, iq4_xs_sgn, iq4_xs_scale, NULL, NULL, NULL};
 #endif
