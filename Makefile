@@ -176,6 +176,22 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libmica.a libmica.so libmica.so.0.$(SOMINOR) pkgconfig/mica.pc)
 	rm -f $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) $(MAN)
 
+# mica and llama.cpp in turns on the same files; builds the latter once, outside the tree.
+.PHONY: peers
+peers: all
+	bench/peers.py
+
+help:
+	@echo 'make             build/mica and build/libmica.so'
+	@echo 'make check       C tests                     make lint        the rules of the house'
+	@echo 'make asan        C tests, address and undefined-behaviour sanitizers'
+	@echo 'make tsan        C tests, thread sanitizer   make fuzz        FUZZ_SECONDS=60 of fuzzing'
+	@echo 'make bench       kernels by themselves       make peers       beside llama.cpp'
+	@echo 'make size        lines in each room'
+	@echo 'make install     PREFIX=/usr/local DESTDIR=  make uninstall   takes it away again'
+	@echo 'make fmt         clang-format                make fmt-check   only says what it would do'
+	@echo 'Variables: CC, OPT, SAN, BUILD, CFLAGS. ./test.sh runs everything, ./setup.sh starts from nothing.'
+
 fmt:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
