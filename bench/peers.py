@@ -83,7 +83,7 @@ def build_peer(folder):
             str(os.cpu_count()),
             stdout=subprocess.DEVNULL,
         )
-    mine = os.path.join(ROOT, "bench", "peer_llama.c")
+    mine = os.path.join(ROOT, "bench", "peer", "peer_llama.c")
     if not os.path.exists(program) or os.path.getmtime(program) < os.path.getmtime(mine):
         bins = os.path.dirname(lib)
         run(
