@@ -69,6 +69,7 @@ typedef struct dev_ops {
 
     mica_status (*embed)(dev *d, const embed_args *a, mica_error *err);
     mica_status (*norm)(dev *d, const norm_args *a, mica_error *err);
+    mica_status (*quantise)(dev *d, const quantise_args *a, mica_error *err);
     mica_status (*add_norm)(dev *d, const add_norm_args *a, mica_error *err);
     mica_status (*linear)(dev *d, const linear_args *a, mica_error *err);
     mica_status (*rope_table)(dev *d, const rope_table_args *a, mica_error *err);
@@ -97,6 +98,7 @@ void dev_close(dev *d); // accepts NULL
     static inline mica_status dev_##op(dev *d, const op##_args *a, mica_error *err) { return d->ops->op(d, a, err); }
 DEV_CALL(embed)
 DEV_CALL(norm)
+DEV_CALL(quantise)
 DEV_CALL(add_norm)
 DEV_CALL(linear)
 DEV_CALL(rope_table)

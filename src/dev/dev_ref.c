@@ -49,6 +49,12 @@ static mica_status ref_norm(dev *d, const norm_args *a, mica_error *err) {
     return MICA_OK;
 }
 
+static mica_status ref_quantise_rows(dev *d, const quantise_args *a, mica_error *err) {
+    (void)err;
+    ref_quantise((ref_dev *)d, &a->a, a->n_row, a->n_col, "activations");
+    return MICA_OK;
+}
+
 static mica_status ref_add_norm(dev *d, const add_norm_args *a, mica_error *err) {
     (void)err;
     float *y = ((ref_dev *)d)->scratch;
@@ -210,6 +216,7 @@ static const dev_ops g_ref_ops = {
     .sync = ref_sync,
     .embed = ref_embed,
     .norm = ref_norm,
+    .quantise = ref_quantise_rows,
     .add_norm = ref_add_norm,
     .linear = ref_linear,
     .rope_table = ref_rope_table,

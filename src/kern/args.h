@@ -62,6 +62,12 @@ typedef struct norm_args {
     uint32_t want_q;
 } norm_args;
 
+/* The int8 form of rows whose f32 form was written in parts. */
+typedef struct quantise_args {
+    quant_act a; // [n_row, n_col]
+    uint32_t n_row, n_col;
+} quantise_args;
+
 /* x += RMS(y) * w : the residual add of families that norm a sub-layer's output. */
 typedef struct add_norm_args {
     float *x;       // [n_row, n_col] f32, added to

@@ -18,8 +18,11 @@ typedef struct model_family {
     /* Finds every tensor (model_tensor and friends). Called once without a device to check the file, once with it. */
     mica_status (*bind)(model *m, mica_error *err);
     /* Takes the step's buffers from c, which only counts when it has no memory. */
-    void (*carve)(model *m, carver *c, uint32_t n_row, uint32_t n_out);
+    void (*carve)(model *m, carver *c, uint32_t n_row, uint32_t n_out, uint32_t n_seq);
     mica_status (*forward)(model *m, const model_step *s, mica_error *err);
+    mica_status (*draft)(model *m, const draft_step *s, mica_error *err); // NULL: families without a draft block
+    mica_status (*draft_keep)(model *m, const model_step *s, int32_t seq, uint32_t row, mica_error *err);
+    mica_status (*draft_recall)(model *m, const model_step *s, int32_t seq, mica_error *err);
     void (*fini)(model *m); // frees what bind took with mem_*, may be NULL
 } model_family;
 
@@ -34,6 +37,8 @@ struct model {
     uint8_t *used;         // owned, [tensors of the file]: bound by the family
     void **owned;          // owned device memory of converted vectors, [n_owned]
     size_t n_owned;
+    bool drafting;         // keep the trunk's outputs
+    uint32_t n_row_max;    // of the scratch that was set
     void *net;             // owned, of the family
 };
 

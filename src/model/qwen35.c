@@ -70,6 +70,11 @@ typedef struct hybrid_net {
     ffn_buffers fb;
     moe_buffers mb;
     float *shared_y, *shared_g; // [n_row, n_embd], [n_row]
+    uint64_t kept_off;     // floats into a sequence's state: the trunk's last output, for the draft block
+    quant_act h;           // [n_row + n_seq, n_embd] the trunk's outputs, normed; after them what model_draft_recall put
+    quant_act pair;        // [n_row, 2 n_embd] the draft block's input: normed embedding, normed h
+    quant_act draft_h;     // [n_row, n_embd] the draft block's outputs, normed
+    float *embd;           // [n_row, n_embd] embeddings of the draft rows
 } hybrid_net;
 
 /* ---- keys ---- */
@@ -156,6 +161,9 @@ static mica_status hybrid_shape(model *m, mica_error *err) {
         l->lin.state_off = s->state_floats;
         s->state_floats += (uint64_t)CONV_RING * n->n_channel + delta_state_floats(n->n_k, n->n_v, n->d_state, n->d_v);
     }
+    s->has_draft = n->n_mtp > 0;
+    n->kept_off = s->state_floats;
+    if (s->has_draft) s->state_floats += s->n_embd;
     return MICA_OK;
 }
 
@@ -237,7 +245,7 @@ static mica_status hybrid_bind(model *m, mica_error *err) {
 
 /* ---- step ---- */
 
-static void hybrid_carve(model *m, carver *c, uint32_t n_row, uint32_t n_out) {
+static void hybrid_carve(model *m, carver *c, uint32_t n_row, uint32_t n_out, uint32_t n_seq) {
     hybrid_net *n = m->net;
     uint32_t n_embd = m->shape.n_embd, n_q = n->n_head * n->d_head, n_kv = n->n_head_kv * n->d_head;
     uint32_t n_value = n->n_v * n->d_v;
@@ -254,6 +262,12 @@ static void hybrid_carve(model *m, carver *c, uint32_t n_row, uint32_t n_out) {
     n->beta = carve_f32(c, (size_t)n_row * n->n_v);
     n->mixed = carve_act(c, n_row, n_q > n_value ? n_q : n_value);
     ffn_carve(&n->fb, c, n_row, m->shape.n_expert ? n->n_ff_shared : n->n_ff);
+    if (m->drafting) {
+        n->h = carve_act(c, n_row + n_seq, n_embd);
+        n->pair = carve_act(c, n_row, 2 * n_embd);
+        n->draft_h = carve_act(c, n_row, n_embd);
+        n->embd = carve_f32(c, (size_t)n_row * n_embd);
+    }
     if (!m->shape.n_expert) return;
     moe_carve(&n->mb, c, n_row, m->shape.n_expert, m->shape.n_expert_used);
     n->shared_y = carve_f32(c, (size_t)n_row * n_embd);
@@ -427,12 +441,102 @@ static mica_status layer_forward(model *m, uint32_t il, const model_step *s, mic
     return ffn_run(m, &(ffn_call){.w = &l->ffn, .b = &n->fb, .a = n->b.a, .y = n->b.x, .kind = GLU_SILU, .add = 1}, s, err);
 }
 
+/* All rows' outputs, after output_norm: what the draft block reads. */
+static mica_status keep_outputs(model *m, const model_step *s, mica_error *err) {
+    hybrid_net *n = m->net;
+    return dev_norm(m->d,
+                    &(norm_args){.y = n->h,
+                                 .x = n->b.x,
+                                 .w = n->ends.output_norm,
+                                 .ld_x = m->shape.n_embd,
+                                 .n_row = s->n_row,
+                                 .n_col = m->shape.n_embd,
+                                 .eps = n->ends.eps},
+                    err);
+}
+
 static mica_status hybrid_forward(model *m, const model_step *s, mica_error *err) {
     hybrid_net *n = m->net;
     TRY(ends_embed(m, &n->ends, &n->b, s, 1.0f, err));
     TRY(rope_step(m, &n->rope, s, err));
     for (uint32_t il = 0; il < n->n_main; il++) TRY(layer_forward(m, il, s, err));
+    if (m->drafting) TRY(keep_outputs(m, s, err));
     return ends_head(m, &n->ends, &n->b, s, err);
+}
+
+/* ---- draft block (section 4.5) ---- */
+
+static mica_status hybrid_draft_keep(model *m, const model_step *s, int32_t seq, uint32_t row, mica_error *err) {
+    hybrid_net *n = m->net;
+    float *kept = s->state + (uint64_t)(uint32_t)seq * m->shape.state_floats + n->kept_off;
+    return dev_copy(m->d, kept, n->h.x + (size_t)row * n->h.ld, m->shape.n_embd * sizeof(float), err);
+}
+
+static mica_status hybrid_draft_recall(model *m, const model_step *s, int32_t seq, mica_error *err) {
+    hybrid_net *n = m->net;
+    const float *kept = s->state + (uint64_t)(uint32_t)seq * m->shape.state_floats + n->kept_off;
+    size_t row = (size_t)m->n_row_max + (uint32_t)seq;
+    return dev_copy(m->d, n->h.x + row * n->h.ld, kept, m->shape.n_embd * sizeof(float), err);
+}
+
+/* One half of the pair: columns [at, at + n_embd) of n->pair = RMS(x) w. */
+static mica_status pair_half(model *m, uint32_t at, const norm_args *from, mica_error *err) {
+    hybrid_net *n = m->net;
+    norm_args a = *from;
+    a.y = n->pair;
+    a.y.x += at;
+    a.n_col = m->shape.n_embd;
+    a.eps = n->ends.eps;
+    return dev_norm(m->d, &a, err);
+}
+
+/* x = eh_proj [RMS(embd x) enorm ; RMS(h) hnorm] */
+static mica_status draft_input(model *m, const draft_weights *w, const draft_step *s, mica_error *err) {
+    hybrid_net *n = m->net;
+    uint32_t n_embd = m->shape.n_embd;
+    const quant_act *h = s->chain ? &n->draft_h : &n->h;
+    TRY(dev_embed(m->d, &(embed_args){.x = n->embd, .table = w->embd, .rows = s->rows, .n_row = s->n_row, .scale = 1.0f},
+                  err));
+    TRY(pair_half(m, 0, &(norm_args){.x = n->embd, .w = w->enorm, .ld_x = n_embd, .n_row = s->n_row}, err));
+    TRY(pair_half(m, n_embd,
+                  &(norm_args){.x = h->x, .w = w->hnorm, .row_of = s->chain ? NULL : s->h_row, .ld_x = h->ld, .n_row = s->n_row},
+                  err));
+    TRY(dev_quantise(m->d, &(quantise_args){.a = n->pair, .n_row = s->n_row, .n_col = 2 * n_embd}, err));
+    return dev_linear(m->d,
+                      &(linear_args){.a = n->pair,
+                                     .n_row = s->n_row,
+                                     .n_prompt = s->n_prompt,
+                                     .n_out = 1,
+                                     .out = {{.y = n->b.x, .w = w->eh_proj, .ld_y = n_embd}}},
+                      err);
+}
+
+static mica_status hybrid_draft(model *m, const draft_step *s, mica_error *err) {
+    hybrid_net *n = m->net;
+    const draft_weights *w = &n->drafts[0];
+    model_step t = {.rows = s->rows, .kv = s->kv, .n_row = s->n_row, .n_prompt = s->n_prompt};
+    t.pages[KV_GROUP_FULL] = s->pages;
+    TRY(draft_input(m, w, s, err));
+    TRY(rope_step(m, &n->rope, &t, err));
+    TRY(layer_forward(m, n->n_main, &t, err));
+    TRY(dev_norm(m->d,
+                 &(norm_args){.y = n->draft_h,
+                              .x = n->b.x,
+                              .w = w->head_norm,
+                              .row_of = s->n_out ? s->out_rows : NULL,
+                              .ld_x = m->shape.n_embd,
+                              .n_row = s->n_out ? s->n_out : s->n_row,
+                              .n_col = m->shape.n_embd,
+                              .eps = n->ends.eps,
+                              .want_q = model_wants_q(&w->head)},
+                 err));
+    if (s->n_out == 0) return MICA_OK;
+    return dev_linear(m->d,
+                      &(linear_args){.a = n->draft_h,
+                                     .n_row = s->n_out,
+                                     .n_out = 1,
+                                     .out = {{.y = s->logits, .w = w->head, .ld_y = m->shape.n_vocab}}},
+                      err);
 }
 
 static void hybrid_fini(model *m) {
@@ -448,5 +552,8 @@ const model_family model_family_qwen35 = {
     .bind = hybrid_bind,
     .carve = hybrid_carve,
     .forward = hybrid_forward,
+    .draft = hybrid_draft,
+    .draft_keep = hybrid_draft_keep,
+    .draft_recall = hybrid_draft_recall,
     .fini = hybrid_fini,
 };

@@ -34,7 +34,7 @@ static mica_status parse_isa(engine_config *c, const char *name, mica_error *err
 }
 
 mica_status api_engine_config(engine_config *c, const mica_load_options *o, mica_error *err) {
-    *c = (engine_config){.n_ctx = o->n_ctx, .ram_bytes = o->ram_bytes};
+    *c = (engine_config){.n_ctx = o->n_ctx, .ram_bytes = o->ram_bytes, .draft = !o->no_draft};
     TRY(parse_device(c, o->device, err));
     TRY(parse_isa(c, o->isa, err));
     cpu_topology topo;
@@ -116,6 +116,7 @@ static void fill_info(mica_model *m, const engine_config *c) {
     i->n_seq = c->n_seq;
     i->n_ubatch = c->n_ubatch;
     i->n_expert = s->n_expert;
+    i->has_draft = s->has_draft && c->draft;
     i->n_expert_used = s->n_expert_used;
     i->weights_bytes = s->weight_bytes;
     i->kv_bytes = p->item[PLAN_RAM][PLAN_KV].n_bytes;

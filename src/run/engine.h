@@ -21,6 +21,7 @@ typedef struct engine_config {
     uint32_t n_ctx, n_seq, n_ubatch; // n_ctx 0: chosen by the plan
     kv_type kv;
     uint64_t ram_bytes; // cap; 0: what is free
+    bool draft;         // keep what the model's own draft block needs, when it has one
 } engine_config;
 
 typedef struct engine engine;
@@ -41,8 +42,24 @@ uint32_t engine_out_max(const engine *e);   // rows of a step whose logits can b
  * window: a token and drafts after it, which engine_accept may take back. rows[0, n_prompt) are prompt role, the rest token role. Every row's .seq, .pos, .tok is in range (asserted), .out is -1
  * or counts up from 0 in row order. Waits for the logits. */
 mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt, mica_error *err);
-/* After a step with a window of `seq`: only its first n rows happened. */
-void engine_accept(engine *e, int32_t seq, uint32_t n);
+/* After a step with token rows of `seq`: only its first n happened. Must be called before the next step of the sequence. */
+mica_status engine_accept(engine *e, int32_t seq, uint32_t n, mica_error *err);
+/* Counts steps: rows of the last step can be named in draft_rows only while this has not moved. */
+uint64_t engine_step_count(const engine *e);
+int32_t engine_row_of(const engine *e, int32_t seq); // first row of the sequence in its last step
+
+/* One pair for the draft block: token `tok` at position pos + 1 with the trunk's output at pos. */
+typedef struct draft_row {
+    int32_t tok, seq, pos;
+    int32_t h_row; // row of the last step, or DRAFT_KEPT: the sequence's last accepted row
+    bool want;     // its logits are wanted
+} draft_row;
+enum { DRAFT_KEPT = -1 };
+
+bool engine_drafts(const engine *e); // the model has a draft block and the configuration wants it
+/* Runs the draft block over n rows; logits of the wanted ones are engine_logits(e, 0), (e, 1) ... chain: each row continues
+ * the wanted row of the same index of the call before, whose own output stands for h. */
+mica_status engine_draft(engine *e, const draft_row *rows, uint32_t n, bool chain, mica_error *err);
 /* Recurrent state is gone with the positions: before a sequence goes back to position 0 it is cleared; to an earlier
  * position it can go only by a snapshot. */
 bool engine_has_state(const engine *e);

@@ -26,6 +26,9 @@ struct session {
     float *pool;     // owned pages
     size_t n_state;  // tokens the recurrent state has seen; NO_STATE after a step that failed
     bool has_logits;
+    uint32_t n_window;   // rows of the last window; 0: none is open
+    uint32_t n_accepted; // rows of the last step that happened, for the draft block
+    uint64_t step;       // of the engine when they were made
 };
 
 #define NO_STATE SIZE_MAX
@@ -233,12 +236,98 @@ mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n
     }
     TRY(engine_step(e, rows, (uint32_t)n, 0, err));
     for (size_t i = 0; i < n; i++) {
+        TRY(engine_accept(e, s[i]->slot, 1, err));
+        s[i]->n_accepted = 1;
+        s[i]->step = engine_step_count(e);
         s[i]->ids[s[i]->n++] = ids[i];
         s[i]->n_state = s[i]->n;
         memcpy(s[i]->logits, engine_logits(e, (uint32_t)i), n_vocab * sizeof(float));
         s[i]->has_logits = true;
     }
     return MICA_OK;
+}
+
+/* ---- windows and drafts ---- */
+
+mica_status session_window(session *s, const int32_t *ids, uint32_t n, mica_error *err) {
+    uint32_t n_ctx = engine_plan_of(s->e)->n_ctx, n_vocab = engine_shape(s->e)->n_vocab;
+    if (n == 0 || n > WINDOW_MAX) return fail(err, MICA_E_ARG, "window: %u tokens: between 1 and %d", n, WINDOW_MAX);
+    if (s->n + n > n_ctx) return fail(err, MICA_E_ARG, "context: all %u tokens are used (--context)", n_ctx);
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab)
+            return fail(err, MICA_E_ARG, "window: id %d: the vocabulary has %u", ids[i], n_vocab);
+        s->rows[i] = (row_info){.tok = ids[i], .seq = s->slot, .pos = (int32_t)(s->n + i), .out = (int32_t)i};
+    }
+    s->has_logits = false;
+    s->n_state = NO_STATE;
+    TRY(engine_step(s->e, s->rows, n, 0, err));
+    memcpy(s->ids + s->n, ids, n * sizeof *ids);
+    s->n += n;
+    s->n_window = n;
+    return MICA_OK;
+}
+
+const float *session_window_logits(const session *s, uint32_t i) { return engine_logits(s->e, i); }
+
+mica_status session_accept(session *s, uint32_t n_keep, mica_error *err) {
+    memcpy(s->logits, engine_logits(s->e, n_keep - 1), engine_shape(s->e)->n_vocab * sizeof(float));
+    s->n -= s->n_window - n_keep;
+    s->n_state = s->n;
+    s->n_window = 0;
+    s->n_accepted = n_keep;
+    s->step = engine_step_count(s->e);
+    s->has_logits = true;
+    return engine_accept(s->e, s->slot, n_keep, err);
+}
+
+/* The pairs that became known with `next`: for every row of the last step that happened, or only the last when the engine
+ * has made another step since. */
+static uint32_t known_pairs(const session *s, int32_t next, draft_row *rows) {
+    bool fresh = s->step == engine_step_count(s->e) && s->n_accepted > 1;
+    uint32_t n = fresh ? s->n_accepted : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        size_t pos = s->n - n + i;
+        rows[i] = (draft_row){.tok = i + 1 < n ? s->ids[pos + 1] : next, .seq = s->slot, .pos = (int32_t)pos};
+        rows[i].h_row = i + 1 < n ? engine_row_of(s->e, s->slot) + (int32_t)i : DRAFT_KEPT;
+        rows[i].want = i + 1 == n;
+    }
+    return n;
+}
+
+mica_status session_draft(session *s, const session_draft_args *a, int32_t *drafts, uint32_t *n_draft, mica_error *err) {
+    draft_row rows[WINDOW_MAX];
+    uint32_t n_max = a->n_max < WINDOW_MAX ? a->n_max : WINDOW_MAX - 1;
+    *n_draft = 0;
+    if (!engine_drafts(s->e) || s->n == 0 || n_max == 0) return MICA_OK;
+    uint32_t n = known_pairs(s, a->next, rows);
+    for (bool chain = false;; chain = true) {
+        TRY(engine_draft(s->e, rows, n, chain, err));
+        uint64_t pos = s->n + 1 + *n_draft;
+        if (!a->pick(a->user, engine_logits(s->e, 0), pos, &drafts[*n_draft])) return MICA_OK;
+        if (++*n_draft == n_max) return MICA_OK;
+        rows[0] = (draft_row){.tok = drafts[*n_draft - 1], .seq = s->slot, .pos = (int32_t)pos - 1, .want = true};
+        n = 1;
+    }
+}
+
+enum { LOOKUP_GRAM = 3, LOOKUP_REACH = 8192 }; // tokens that must agree; how far back is looked
+
+uint32_t session_lookup(const session *s, int32_t next, uint32_t n_max, int32_t *drafts) {
+    if (s->n < LOOKUP_GRAM) return 0;
+    size_t first = s->n > LOOKUP_REACH ? s->n - LOOKUP_REACH : 0;
+    for (size_t at = s->n; at-- > first + LOOKUP_GRAM - 1;) { // at: where `next` stood before
+        if (s->ids[at] != next) continue;
+        size_t k = 1;
+        while (k < LOOKUP_GRAM && s->ids[at - k] == s->ids[s->n - k]) k++;
+        if (k < LOOKUP_GRAM) continue;
+        uint32_t n = 0;
+        while (n < n_max && at + 1 + n < s->n) {
+            drafts[n] = s->ids[at + 1 + n];
+            n++;
+        }
+        return n;
+    }
+    return 0;
 }
 
 void session_clear(session *s) {
