@@ -12,6 +12,7 @@ Last line: N passed, N failed, N skipped."""
 
 import argparse
 import concurrent.futures
+import fnmatch
 import functools
 import os
 import re
@@ -579,6 +580,28 @@ def tidy_space(t):
                 yield f, n, "trailing blanks"
             elif re.match(r" *\t", line):
                 yield f, n, "indented by a tab"
+
+
+@rule
+def documents(t):
+    """Files that documents and comments name exist: `src/x/y.c`, `y.c` in .md files, docs/X.md anywhere."""
+    names = {os.path.basename(f) for f in t.files}
+    folders = {f[: m.start()] for f in t.files for m in re.finditer("/", f)}
+    tops = "src/|include/|docs/|tests/|tools/|bench/|examples/"
+    for f in t.files:
+        if not f.endswith(TEXT) or f.startswith(("tests/fixtures/", "tests/lint/")):
+            continue
+        for n, line in enumerate(t.text(f).split("\n"), 1):
+            words = re.findall(r"\bdocs/\w+\.md", line)
+            if f.endswith(".md"):
+                words += re.findall(r"`([\w./*-]+\.(?:c|h|cuh|py|sh|md)|(?:%s)[\w./*-]*)`" % tops, line)
+            for word in (w[2:] if w.startswith("./") else w for w in words):
+                if "*" in word:
+                    good = bool(fnmatch.filter(t.files, word))
+                else:
+                    good = "/" not in word and word in names or word in t.files or word.rstrip("/") in folders
+                if not good and not t.allowed("documents", f"{f}:{word}"):
+                    yield f, n, f"{word} does not exist"
 
 
 @rule

@@ -291,6 +291,18 @@ CASES = [
         {"tests/run/a_test.py": SCRIPT, "tests/scripts.txt": "golden tests/run/a_test.py @B@\n"},
         None,
     ),
+    ("documents", "gone", {"docs/A.md": "See `src/run/a.c`.\n"}, "src/run/a.c does not exist"),
+    ("documents", "gone, short", {"docs/A.md": "See `a.c`.\n"}, "a.c does not exist"),
+    ("documents", "gone, in a comment", {"src/run/a.c": "/* See docs/B.md. */\n"}, "docs/B.md does not exist"),
+    (
+        "documents",
+        "there",
+        {
+            "docs/A.md": "`src/run/a.c`, `a.c`, `src/run`, `src/run/*.c`, `docs/`, `build/mica`, `make`\n",
+            "src/run/a.c": "/* As docs/A.md says. */\n",
+        },
+        None,
+    ),
     ("shell", "unquoted", {"bench/a.sh": "#!/bin/sh\n# x\nrm $1\n"}, "SC2086"),
     ("shell", "clean", {"bench/a.sh": '#!/bin/sh\n# x\nrm "$1"\n'}, None),
     ("scripts", "not listed", {"tests/run/a_test.py": SCRIPT}, "no line in tests/scripts.txt"),
