@@ -109,7 +109,7 @@ step "Build"
 mkdir -p build
 start=$(date +%s)
 if ! make -j"$(nproc)" all >build/setup.log 2>&1; then
-    grep -E 'error|Error|\*\*\*' build/setup.log | head -20 >&2
+    grep -E 'error|Error|undefined|\*\*\*' build/setup.log | head -20 >&2
     die "the build failed: all of its output is in build/setup.log"
 fi
 say "build/mica: $(build/mica version), ready after $(($(date +%s) - start)) s"

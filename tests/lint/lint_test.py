@@ -293,7 +293,7 @@ CASES = [
     ),
     ("documents", "gone", {"docs/A.md": "See `src/run/a.c`.\n"}, "src/run/a.c does not exist"),
     ("documents", "gone, short", {"docs/A.md": "See `a.c`.\n"}, "a.c does not exist"),
-    ("documents", "gone, in a comment", {"src/run/a.c": "/* See docs/B.md. */\n"}, "docs/B.md does not exist"),
+    ("documents", "gone, in a comment", {"src/run/a.c": "/* See docs/B.md. */\n"}, "docs/B.md does not"),
     (
         "documents",
         "there",
