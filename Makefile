@@ -121,6 +121,7 @@ check: all tests
 
 lint:
 	@python3 tests/lint/lint_test.py
+	@python3 tests/lint/runner_test.py
 	@python3 tests/lint/lint.py
 
 asan:

@@ -157,7 +157,7 @@ run_stage() {
         rc=$?
         kill -- -$watch 2>/dev/null
         exit $rc
-    )
+    ) 2>/dev/null
     rc=$?
     read -r p f s < <(grep -E "$CLOSING" "$log" | tr -c '0-9\n' ' ' |
         awk '{p += $1; f += $2; s += $3} END {print p + 0, f + 0, s + 0}')
