@@ -275,6 +275,11 @@ mica_status text_vocab_classify(text_vocab *v, const text_vocab_desc *d, mica_er
         make_control(v, v->special[TEXT_UNK]);
     }
     for (uint32_t id = 0; id < v->n_token; id++) v->kind[id] = (uint8_t)kind_of(v, d, id);
+    for (int role = 0; role < TEXT_SPECIAL_N; role++) {
+        int32_t id = v->special[role];
+        if (id >= 0 && v->kind[id] == TEXT_KIND_PLAIN)
+            v->kind[id] = TEXT_KIND_MARKER; // <s> as BOS is no HTML tag
+    }
     return MICA_OK;
 }
 

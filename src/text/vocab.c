@@ -146,8 +146,8 @@ static mica_status symbol_of(text_vocab *v, slice s, uint32_t guess, uint32_t *s
 }
 
 /* Merges are read in batches, each in three rounds, because the tables of a large vocabulary lie outside
- * every cache: a round asks for the memory that the next one reads. It halves the time to load
- * (docs/MEASURED.md, vocabulary). */
+ * every cache: a round asks for the memory that the next one reads (docs/MEASURED.md, loading a vocabulary).
+ */
 enum { MERGE_BATCH = 64 };
 
 typedef struct merge_batch {

@@ -148,6 +148,10 @@ static void test_user_defined_tokens_are_plain_or_markers(void **state) {
     CHECK(v->kind[next] == TEXT_KIND_MARKER && v->kind[next + 1] == TEXT_KIND_NEVER);
     CHECK(slice_is(text_vocab_bytes(v, first + 2), "   ")); // spelled with U+2581 in the file
     text_vocab_free(v);
+    s.d.special[TEXT_BOS] = first + 5;
+    v = build();
+    CHECK(v->kind[first + 5] == TEXT_KIND_MARKER); // <s> with a role is no tag
+    text_vocab_free(v);
 }
 
 static void test_the_longest_allowed_token_matches(void **state) {
