@@ -18,6 +18,8 @@ typedef struct window_log {
 } window_log;
 
 struct engine {
+    const gguf_file *g; // borrowed
+    kv_type kv_type;
     model *m;  // owned
     dev *d;    // owned
     plan p;
@@ -179,6 +181,8 @@ mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err)
     plan_from(&e->p, e->m, cfg);
     TRY_GOTO(plan_check(&e->p, err), done);
     const model_shape *s = model_shape_of(e->m);
+    e->g = cfg->g;
+    e->kv_type = cfg->kv;
     e->n_seq = cfg->n_seq;
     e->n_ubatch = cfg->n_ubatch;
     e->row_max = row_max_of(cfg);
@@ -268,6 +272,52 @@ static void settle_runs(engine *e, uint32_t n_run) {
         window_log *l = &e->logs[r->seq];
         *l = (window_log){.n_commit = r->window ? r->n_row : 0, .bank = r->window ? r->bank ^ 1u : r->bank, .row0 = r->row0};
     }
+}
+
+void engine_log_get(const engine *e, int32_t seq, uint32_t *n_commit, uint32_t *bank) {
+    *n_commit = e->logs[seq].n_commit;
+    *bank = e->logs[seq].bank ^ 1u; // the half they were written to
+}
+
+void engine_log_set(engine *e, int32_t seq, uint32_t n_commit, uint32_t bank) {
+    e->logs[seq] = (window_log){.n_commit = n_commit, .bank = bank ^ 1u};
+}
+
+kv_type engine_kv_type(const engine *e) { return e->kv_type; }
+uint64_t engine_fingerprint(const engine *e) { return gguf_fingerprint(e->g); }
+
+mica_status engine_read(engine *e, void *host, const void *at, size_t n_bytes, mica_error *err) {
+    return dev_download(e->d, host, at, n_bytes, err);
+}
+
+mica_status engine_write(engine *e, void *at, const void *host, size_t n_bytes, mica_error *err) {
+    return dev_upload(e->d, at, host, n_bytes, err);
+}
+
+/* Pages [0, n_page) of one array of a layer, whose pages are page_bytes long. */
+static mica_status page_regions(int32_t seq, void *base, size_t page_bytes, const uint32_t slots[2],
+                                engine_region_fn *fn, void *user, mica_error *err) {
+    if (!base) return MICA_OK;
+    char *first = (char *)base + (size_t)(uint32_t)seq * slots[0] * page_bytes; // take_tables gives slots in order
+    return fn(user, first, slots[1] * page_bytes, err);
+}
+
+mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn *fn, void *user, mica_error *err) {
+    const model_shape *s = model_shape_of(e->m);
+    if (e->state) TRY(fn(user, (char *)e->state + (size_t)seq * engine_state_bytes(e), engine_state_bytes(e), err));
+    for (uint32_t il = 0; il < s->n_layer; il++) {
+        const kv_spec *k = &s->kv[il];
+        const kv_layer *l = &e->kv[il];
+        size_t heads = (size_t)k->n_head_kv * KV_PAGE, b = kv_value_bytes(e->kv_type);
+        uint64_t used = (n + KV_PAGE - 1) / KV_PAGE;
+        uint32_t slots[2] = {e->n_slot[k->group], e->n_slot[k->group]};
+        if (used < slots[1]) slots[1] = (uint32_t)used;
+        TRY(page_regions(seq, l->k, heads * k->d_k * b, slots, fn, user, err));
+        TRY(page_regions(seq, l->v, heads * k->d_v * b, slots, fn, user, err));
+        TRY(page_regions(seq, l->k_scale, heads * sizeof(float), slots, fn, user, err));
+        TRY(page_regions(seq, l->v_scale, heads * sizeof(float), slots, fn, user, err));
+    }
+    return MICA_OK;
 }
 
 static model_step step_of(const engine *e) {

@@ -66,6 +66,17 @@ bool engine_has_state(const engine *e);
 size_t engine_state_bytes(const engine *e);                                         // of a snapshot; 0: none needed
 mica_status engine_state_save(engine *e, int32_t seq, void *host, mica_error *err); // not after an unfinished window
 mica_status engine_state_load(engine *e, int32_t seq, const void *host, mica_error *err); // host NULL: the empty state
+/* Rows of the last window that the state has still to take in, and the log half they are in: with the regions below they
+ * are all there is to know of a sequence. */
+void engine_log_get(const engine *e, int32_t seq, uint32_t *n_commit, uint32_t *bank);
+void engine_log_set(engine *e, int32_t seq, uint32_t n_commit, uint32_t bank);
+/* Every stretch of device memory that holds the first n positions of a sequence: recurrent state, then cache pages. */
+typedef mica_status engine_region_fn(void *user, void *at, size_t n_bytes, mica_error *err);
+mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn *fn, void *user, mica_error *err);
+mica_status engine_read(engine *e, void *host, const void *at, size_t n_bytes, mica_error *err);
+mica_status engine_write(engine *e, void *at, const void *host, size_t n_bytes, mica_error *err);
+kv_type engine_kv_type(const engine *e);
+uint64_t engine_fingerprint(const engine *e); // of the model file
 uint32_t engine_snapshots(const engine *e); // how many of a sequence the plan has room for; 0 without state
 const float *engine_logits(const engine *e, uint32_t out); // borrowed until the next step
 #endif

@@ -1,37 +1,11 @@
 /* Keeping a timeline: what is cached, what must be read. */
-#include "run/session.h"
+#include "run/session_int.h"
 
 #include "base/mem.h"
 
 #include <string.h>
 
-/* What a recurrent state was after the first n tokens of ids. Networks without state need none: their cache can be cut. */
-typedef struct snapshot {
-    size_t n;      // 0: free
-    float *state;  // slot of session.pool
-    float *logits; // slot of session.pool, [n_vocab]
-    bool has_logits;
-} snapshot;
 
-struct session {
-    engine *e;       // borrowed
-    int32_t slot;
-    int32_t *ids;    // owned, [n_ctx]
-    size_t n;        // tokens whose rows are in the cache
-    size_t n_prompt; // of these, the leading ones that are all prompt role
-    float *logits;   // owned, [n_vocab], after the last token
-    row_info *rows;  // owned, [row_max]
-    snapshot *snap;  // owned, [n_snap]
-    uint32_t n_snap;
-    float *pool;     // owned pages
-    size_t n_state;  // tokens the recurrent state has seen; NO_STATE after a step that failed
-    bool has_logits;
-    uint32_t n_window;   // rows of the last window; 0: none is open
-    uint32_t n_accepted; // rows of the last step that happened, for the draft block
-    uint64_t step;       // of the engine when they were made
-};
-
-#define NO_STATE SIZE_MAX
 
 enum { SNAPSHOT_EVERY = 1024 }; // prompt tokens between snapshots, the one at the prompt's end apart
 
