@@ -90,3 +90,12 @@ void mica_text_stream_free(mica_text_stream *ts) {
     mem_free(ts);
 }
 
+/* ---- chat ---- */
+
+mica_status mica_encode_chat(const mica_model *m, const char *messages_json, const mica_chat_options *opt, mica_ids *out,
+                             char **prompt_text, mica_error *err) {
+    (void)m, (void)messages_json, (void)opt;
+    *out = (mica_ids){0};
+    if (prompt_text) *prompt_text = NULL;
+    return fail(err, MICA_E_UNSUPPORTED, "chat: templates are not run yet (--raw)");
+}
