@@ -97,8 +97,8 @@ static void do_reload(world *w, const char *path) {
     CHECK(found);
 }
 
-static void run_histories(const char *model, kv_type kv, int rounds) {
-    world w = open_world(model, kv);
+static void run_histories(const char *path_gguf, kv_type kv, int rounds) {
+    world w = open_world(path_gguf, kv);
     mica_error err;
     timeline t = {.n = 0};
     uint64_t seed = 4711;
