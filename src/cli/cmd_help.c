@@ -190,6 +190,10 @@ mica_status cmd_help(const options *o, mica_error *err) {
         help_man(stdout);
         return MICA_OK;
     }
+    if (o->args.n == 0 && o->help) { // `mica help --help`
+        help_page(stdout, o->command);
+        return MICA_OK;
+    }
     if (o->args.n == 0) {
         help_overview(stdout);
         return MICA_OK;

@@ -205,6 +205,8 @@ static line_result why_no_line(const line_reader *l) {
 static line_result read_one(line_reader *l, strbuf *out, bool *more) {
     int n = 0;
     *more = false;
+    // libedit shows the prompt first and leaves the cooked mode then: a Ctrl-D in between would be lost.
+    el_set(l->el, EL_PREP_TERM, 1);
     const char *text = el_gets(l->el, &n);
     if (!text || n <= 0) return why_no_line(l);
     size_t len = strlen(text);
