@@ -144,7 +144,7 @@ mica_status cmd_bench(const options *o, mica_error *err) {
     if (prompt.n + gen.n == 0)
         TRY_GOTO(fail(err, MICA_E_ARG, "-p and -n: both 0: nothing is left to time"), done);
     const uint32_t longest = prompt.most > gen.most ? prompt.most : gen.most;
-    if (longest > INT32_MAX - depth.most)
+    if (longest >= INT32_MAX - depth.most)
         TRY_GOTO(fail(err, MICA_E_ARG, "-d: %u: with a test of %u tokens there is no such context",
                       depth.most, longest),
                  done);
@@ -156,7 +156,7 @@ mica_status cmd_bench(const options *o, mica_error *err) {
                                      .depth = depth.p,
                                      .n_depth = depth.n,
                                      .repeats = (uint32_t)o->repeats},
-               depth.most + longest, err);
+               depth.most + longest + 1, err); // generation starts from a token
 done:
     mem_free(prompt.p);
     mem_free(gen.p);

@@ -14,7 +14,7 @@ static mica_status put_tier(const json_t *tier, mica_error *err) {
     uint64_t sum = 0;
     size_t i;
     json_t *item;
-    printf("%s: %s, %s free, %s kept for others\n", member_text(tier, "device"),
+    printf("%s: %s, %s free, %s left alone\n", member_text(tier, "device"),
            print_bytes(total, member_u64(tier, "total")), print_bytes(free_bytes, member_u64(tier, "free")),
            print_bytes(reserve, member_u64(tier, "reserve")));
     table_put(&t, "  what");
@@ -41,7 +41,9 @@ static mica_status put_plan(const json_t *plan, mica_error *err) {
     const json_t *experts = json_object_get(plan, "experts");
     size_t i;
     json_t *tier;
-    json_array_foreach(json_object_get(plan, "tiers"), i, tier) TRY(put_tier(tier, err));
+    json_array_foreach(json_object_get(plan, "tiers"), i, tier) {
+        if (json_array_size(json_object_get(tier, "items")) > 0) TRY(put_tier(tier, err));
+    }
     if (member_u64(experts, "total") > 0)
         printf(
             "experts: %llu, of them in VRAM %llu, RAM %llu, SSD %llu\n",

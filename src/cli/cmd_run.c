@@ -50,9 +50,7 @@ static mica_status answer_once(talk *t, const strbuf *text, mica_error *err) {
     TRY(talk_ask(t, strbuf_cstr(text), text->n, &a, err));
     talk_times(times, sizeof times, &a);
     term_note("%s; load %.0f ms", times, t->model->load_ms);
-    const bool is_full =
-        a.finish == MICA_FINISH_LENGTH && mica_session_length(t->model->session) >= t->model->info.n_ctx;
-    if (is_full) term_note("the context of %u tokens is full: -c gives a longer one", t->model->info.n_ctx);
+    if (a.is_full) term_note("the context of %u tokens is full: -c gives a longer one", t->model->info.n_ctx);
     if (a.finish == MICA_FINISH_CANCELLED && interrupt_signal())
         return fail(err, MICA_E_CANCELLED, "answer: stopped");
     return MICA_OK;

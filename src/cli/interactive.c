@@ -59,8 +59,7 @@ static void after_answer(chat_loop *c, mica_status st, const answer *a, const mi
     }
     talk_times(times, sizeof times, a);
     fprintf(stderr, "%s(%s)%s\n", term_dim(), times, term_plain());
-    if (a->finish == MICA_FINISH_LENGTH &&
-        mica_session_length(c->t->model->session) >= c->t->model->info.n_ctx)
+    if (a->is_full)
         term_note("the context of %u tokens is full: /clear starts over, -c gives a longer one",
                   c->t->model->info.n_ctx);
 }

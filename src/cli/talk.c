@@ -189,6 +189,8 @@ static mica_status generate(talk *t, speaker *s, const mica_ids *ids, answer *ou
         st = MICA_OK;
     }
     if (s->reply.stopped) out->finish = MICA_FINISH_STOP;
+    const bool had_enough = g.n_predict >= 0 && out->stats.n_generated >= (uint64_t)g.n_predict;
+    out->is_full = out->finish == MICA_FINISH_LENGTH && !had_enough;
     speaker_end(s);
     if (st == MICA_OK && s->all.failed)
         st = fail(err, MICA_E_NOMEM, "answer: %zu bytes: out of memory", s->all.n);

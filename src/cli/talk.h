@@ -30,6 +30,7 @@ typedef struct answer {
     mica_finish finish;
     mica_stats stats;
     uint64_t n_prompt;
+    bool is_full; // it ended because the context did
 } answer;
 
 mica_status talk_init(talk *t, opened *model, const options *o, mica_error *err);

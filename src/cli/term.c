@@ -86,6 +86,8 @@ static bool counts_bytes(const char *what) {
 /* "1.2 of 3.4 GiB  2.1 GiB/s" or "512 of 4096  830/s"; the rate is left out until there is one. */
 static void format_amount(char *out, size_t size_bytes, const char *what, amount a, double rate) {
     char d[16], t[16], r[16];
+    out[0] = 0;
+    if (strcmp(what, "load") == 0 && a.total < 4096) return; // steps, which tell nobody anything
     if (counts_bytes(what)) {
         print_bytes(d, a.done);
         print_bytes(t, a.total);
