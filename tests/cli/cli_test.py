@@ -242,7 +242,7 @@ def device_flags_refuse(t):
         t.run("-p", "x", flag, value).fails(7, flag, "CPU only")
     t.run("-p", "x", "-ngl", "99").fails(7, "-ngl", "99")
     t.run("-p", "x", "-ngl", "all").fails(7, "-ngl")
-    t.run("-p", "x", "--device", "warp:0").fails(2, "warp:0")
+    t.run("-p", "x", "--device", "warp:0").fails(7, "warp:0")
     t.run("-p", "x", "--isa", "mmx").fails(2, "mmx")
     r = t.run("-p", "x", "--device", "cuda:0")
     need(r.rc in (5, 7), f"--device cuda:0: exit {r.rc}: {r.err}")
