@@ -12,7 +12,7 @@ mica_status cmd_pull(const options *o, mica_error *err) {
     char *path = NULL;
     const mica_pull_options pull = {
         .what = o->args.p[0], .cancel = interrupt_flag(), .progress = progress_show, .progress_user = &bar};
-    interrupt_defer(true); // the part that came is kept in order
+    interrupt_set_mode(INTERRUPT_WINDS_UP); // the part that came is kept in order
     mica_status st = mica_pull(&path, &pull, err);
     progress_end(&bar);
     if (st == MICA_OK) puts(path);

@@ -65,7 +65,8 @@ mica_status cmd_run(const options *o, mica_error *err) {
     TRY(check_flags(o, err));
     TRY_GOTO(take_prompt(&text, &has_prompt, o, err), done);
     TRY_GOTO(open_model(&model, o, NULL, err), done);
-    interrupt_defer(true); // from here on Ctrl-C stops an answer, and what there is of it counts
+    // From here on Ctrl-C stops an answer, and what there is of it counts.
+    interrupt_set_mode(has_prompt ? INTERRUPT_WINDS_UP : INTERRUPT_STOPS);
     TRY_GOTO(talk_init(&t, &model, o, err), done);
     if (t.seed_is_random && t.sampling.temperature > 0)
         term_note("seed %llu", (unsigned long long)t.sampling.seed);

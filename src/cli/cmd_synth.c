@@ -67,7 +67,7 @@ mica_status cmd_synth(const options *o, mica_error *err) {
         .progress = progress_show,
         .progress_user = &bar,
     };
-    interrupt_defer(true); // half a file is removed
+    interrupt_set_mode(INTERRUPT_WINDS_UP); // half a file is removed
     st = mica_synth(&text, o->output ? o->output : "", &s, err);
     progress_end(&bar);
     if (st == MICA_OK) st = put_result(text, o->json, put_summary, err);

@@ -3,10 +3,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 static mica_cancel_flag g_flag;
-static volatile sig_atomic_t g_signal, g_defer;
+static volatile sig_atomic_t g_signal, g_mode;
 static int g_success;
 
 int exit_code(mica_status status) {
@@ -31,17 +32,29 @@ void exit_failed_check(void) {
     g_success = 1;
 }
 
-/* Only async-signal-safe calls. The colour reset costs a terminal nothing and saves it from staying dim. */
-static void on_signal(int sig) {
-    if (!g_defer || g_flag.set) {
-        if (isatty(STDERR_FILENO)) {
-            const ssize_t ignored = write(STDERR_FILENO, "\033[0m\n", 5);
-            (void)ignored;
-        }
-        _exit(128 + sig);
+/* Only async-signal-safe calls from here on. The colour reset costs a terminal nothing and saves it from
+ * staying dim. */
+static void leave_now(int sig) {
+    if (isatty(STDERR_FILENO)) {
+        const ssize_t ignored = write(STDERR_FILENO, "\033[0m\n", 5);
+        (void)ignored;
     }
+    _exit(128 + sig);
+}
+
+static void on_deadline(int sig) {
+    (void)sig;
+    leave_now(g_signal);
+}
+
+/* A step cannot be cut short in its middle, and on a slow machine one chunk of a prompt takes longer than
+ * anybody who said stop will wait: hence the deadline. */
+static void on_signal(int sig) {
+    static const struct itimerval deadline = {.it_value = {.tv_sec = 1, .tv_usec = 700000}};
+    if (g_mode == INTERRUPT_ENDS || g_flag.set) leave_now(sig);
     g_signal = sig;
     mica_cancel(&g_flag);
+    if (g_mode == INTERRUPT_WINDS_UP || sig == SIGTERM) setitimer(ITIMER_REAL, &deadline, NULL);
 }
 
 void interrupt_install(void) {
@@ -52,12 +65,14 @@ void interrupt_install(void) {
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    act.sa_handler = on_deadline;
+    sigaction(SIGALRM, &act, NULL);
     act.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &act, NULL);
 }
 
-void interrupt_defer(bool on) {
-    g_defer = on;
+void interrupt_set_mode(interrupt_mode mode) {
+    g_mode = mode;
 }
 
 mica_cancel_flag *interrupt_flag(void) {

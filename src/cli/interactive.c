@@ -8,6 +8,7 @@
 #include "cli/term.h"
 
 #include <ctype.h>
+#include <signal.h>
 #include <string.h>
 
 typedef struct chat_loop {
@@ -47,13 +48,13 @@ static void say_dim(const char *text) {
 /* What stands under an answer; an error is one line, and the question can be asked again. */
 static void after_answer(chat_loop *c, mica_status st, const answer *a, const mica_error *err) {
     char times[256];
+    interrupt_reset(); // also a Ctrl-C that came when the answer was done
     if (st != MICA_OK) {
         term_error(err);
         if (st == MICA_E_ARG) say_dim("(/clear forgets the conversation so far)");
         return;
     }
     if (a->finish == MICA_FINISH_CANCELLED) {
-        interrupt_reset();
         say_dim("(stopped)");
         return;
     }
@@ -214,8 +215,8 @@ mica_status interactive_run(talk *t, mica_error *err) {
             st = fail(err, MICA_E_NOMEM, "message: out of memory");
         else if (r == LINE_OK && !is_blank(strbuf_cstr(&message)))
             take_message(&c, &message);
-        if (interrupt_signal())
-            st = fail(err, MICA_E_CANCELLED, "conversation: ended by a signal"); // SIGTERM stays
+        if (interrupt_signal() == SIGTERM)
+            st = fail(err, MICA_E_CANCELLED, "conversation: ended by a signal");
         if (term_output_error()) break; // nobody can read the answers
     }
     strbuf_fini(&message);

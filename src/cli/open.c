@@ -20,14 +20,14 @@ mica_status open_path(char **path, const options *o, mica_error *err) {
     progress bar = {0};
     if (strncmp(o->hf, "hf:", 3) != 0) strbuf_puts(&what, "hf:");
     strbuf_puts(&what, o->hf);
-    interrupt_defer(true); // the part that came is kept in order
+    interrupt_set_mode(INTERRUPT_WINDS_UP); // the part that came is kept in order
     mica_status st = mica_pull(path,
                                &(mica_pull_options){.what = strbuf_cstr(&what),
                                                     .cancel = interrupt_flag(),
                                                     .progress = progress_show,
                                                     .progress_user = &bar},
                                err);
-    interrupt_defer(false);
+    interrupt_set_mode(INTERRUPT_ENDS);
     progress_end(&bar);
     strbuf_fini(&what);
     return st;

@@ -306,7 +306,8 @@ def bench_tables(t):
     need(sorted(names) == sorted(["pp8", "pp16", "tg4", "pp8@d32", "pp16@d32", "tg4@d32"]), f"{names}")
     for r in rows:
         need(len(r["runs"]) == 2 and r["tps"]["min"] <= r["tps"]["median"] <= r["tps"]["max"], f"{r}")
-        need({"depth", "bytes_per_token", "gbps", "bound_gbps", "share"} <= set(r), f"{sorted(r)}")
+        bound = {"bytes_per_token", "gbps", "bound_gbps", "share"}  # a prompt is bound by operations instead
+        need("depth" in r and (bound <= set(r) or r["test"].startswith("pp")), f"{sorted(r)}")
     csv = t(*base, "-o", "csv").ok().out.splitlines()
     need(len(csv) == 7 and csv[0].startswith("test,depth,"), f"{csv}")
     md = t("bench", "-m", LLAMA, "-p", "8", "-n", "0", "-r", "1").ok().out.splitlines()
