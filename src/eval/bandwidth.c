@@ -56,4 +56,6 @@ double bandwidth_read_gbps(int n_thread, int rounds) {
     return best;
 }
 
-double mica_measure_read_gbps(int n_thread) { return bandwidth_read_gbps(n_thread, 7); }
+double mica_measure_read_gbps(int n_thread) {
+    return bandwidth_read_gbps(n_thread, 7);
+}

@@ -2,6 +2,7 @@
 #ifndef MICA_BANDWIDTH_H
 #define MICA_BANDWIDTH_H
 
-/* GB/s (10^9) over a block larger than any cache with n_thread threads: the best of `rounds`. 0 when there is no memory. */
+/* GB/s (10^9) over a block larger than any cache with n_thread threads: the best of `rounds`. 0 when there is
+ * no memory. */
 double bandwidth_read_gbps(int n_thread, int rounds);
 #endif

@@ -1,5 +1,5 @@
-/* mica_bench: tokens a second of prompts (pp) and of generated tokens (tg) at depths, with the share of the machine's read
- * bandwidth that decoding reached. Every test repeats; medians are what to quote. */
+/* mica_bench: tokens a second of prompts (pp) and of generated tokens (tg) at depths, with the share of the
+ * machine's read bandwidth that decoding reached. Every test repeats; medians are what to quote. */
 #include "mica_tools.h"
 
 #include "base/clock.h"
@@ -13,9 +13,9 @@
 
 typedef struct bench {
     mica_session *s;
-    int32_t *ids;  // owned, [n_ctx]
+    int32_t *ids; // owned, [n_ctx]
     uint32_t repeats;
-    double *tps;   // owned, [repeats]
+    double *tps; // owned, [repeats]
     double bound_gbps;
     uint64_t seed;
 } bench;
@@ -76,9 +76,9 @@ static mica_status run_case(bench *b, const bench_case *c, json_t *list, mica_er
     qsort(b->tps, b->repeats, sizeof *b->tps, by_value);
     double median = (b->tps[b->repeats / 2] + b->tps[(b->repeats - 1) / 2]) / 2, bytes = token_bytes(b, c);
     snprintf(name, sizeof name, c->depth ? "%s%u@d%u" : "%s%u", c->prompt ? "pp" : "tg", c->n, c->depth);
-    json_t *one = json_pack("{s:s, s:i, s:o, s:{s:o, s:o, s:o}}", "test", name, "depth", (int)c->depth, "runs", runs, "tps",
-                            "min", report_real(b->tps[0]), "median", report_real(median), "max",
-                            report_real(b->tps[b->repeats - 1]));
+    json_t *one = json_pack("{s:s, s:i, s:o, s:{s:o, s:o, s:o}}", "test", name, "depth", (int)c->depth,
+                            "runs", runs, "tps", "min", report_real(b->tps[0]), "median", report_real(median),
+                            "max", report_real(b->tps[b->repeats - 1]));
     if (!c->prompt) {
         double gbps = bytes * median * 1e-9;
         json_object_set_new(one, "bytes_per_token", json_integer((json_int_t)bytes));
@@ -93,12 +93,12 @@ static mica_status run_case(bench *b, const bench_case *c, json_t *list, mica_er
 static mica_status check(const bench *b, const bench_case *c, mica_error *err) {
     uint64_t need = (uint64_t)c->depth + c->n + 1;
     if (need <= b->s->m->info.n_ctx) return MICA_OK;
-    return fail(err, MICA_E_ARG, "bench: %u tokens at depth %u: the context holds %u (--context)", c->n, c->depth,
-                b->s->m->info.n_ctx);
+    return fail(err, MICA_E_ARG, "bench: %u tokens at depth %u: the context holds %u (--context)", c->n,
+                c->depth, b->s->m->info.n_ctx);
 }
 
-mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *opt, mica_progress_fn *progress, void *user,
-                       mica_error *err) {
+mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *opt,
+                       mica_progress_fn *progress, void *user, mica_error *err) {
     static const uint32_t none = 0;
     const uint32_t *depth = opt->n_depth ? opt->depth : &none;
     size_t n_depth = opt->n_depth ? opt->n_depth : 1, n_kind = opt->n_n_prompt + opt->n_n_gen, done_n = 0;

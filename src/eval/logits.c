@@ -43,11 +43,13 @@ static mica_status put(void *user, size_t pos, const float *l, mica_error *err) 
         for (uint32_t i = 0; i < c->n_vocab; i++) json_array_append_new(list, report_real((double)l[i]));
     }
     json_t *one = json_pack("{s:I, s:o}", "pos", (json_int_t)pos, c->opt->top ? "top" : "logits", list);
-    if (!one || json_array_append_new(c->positions, one) != 0) return fail(err, MICA_E_NOMEM, "logits: out of memory");
+    if (!one || json_array_append_new(c->positions, one) != 0)
+        return fail(err, MICA_E_NOMEM, "logits: out of memory");
     return MICA_OK;
 }
 
-mica_status mica_eval_logits(char **json, mica_session *s, const mica_eval_logits_options *opt, mica_error *err) {
+mica_status mica_eval_logits(char **json, mica_session *s, const mica_eval_logits_options *opt,
+                             mica_error *err) {
     *json = NULL;
     collect c = {.positions = json_array(), .opt = opt, .n_vocab = s->m->info.n_vocab};
     session_sync_args a = {.ids = opt->ids, .n = opt->n, .on_logits = put, .logits_user = &c};

@@ -20,8 +20,10 @@ static json_t *json_text(slice s) {
     strbuf b = {0};
     for (size_t i = 0; i < s.n;) {
         int k = utf8_len(s.p + i, s.n - i);
-        if (k > 0) strbuf_put(&b, s.p + i, (size_t)k);
-        else strbuf_puts(&b, "\xEF\xBF\xBD");
+        if (k > 0)
+            strbuf_put(&b, s.p + i, (size_t)k);
+        else
+            strbuf_puts(&b, "\xEF\xBF\xBD");
         i += k > 0 ? (size_t)k : 1;
     }
     json_t *v = json_stringn_nocheck(strbuf_cstr(&b), b.n);
@@ -53,16 +55,18 @@ static json_t *json_value(const gguf_value *v, bool all) {
     json_t *list = json_array();
     for (uint64_t i = 0; i < shown; i++) json_array_append_new(list, json_item(v, i));
     if (shown == n) return list;
-    return json_pack("{s:I, s:s, s:o}", "count", (json_int_t)n, "type", gguf_kind_name(gguf_value_elem_kind(v)), "first",
-                     list);
+    return json_pack("{s:I, s:s, s:o}", "count", (json_int_t)n, "type",
+                     gguf_kind_name(gguf_value_elem_kind(v)), "first", list);
 }
 
 static json_t *json_tensor(const gguf_file *g, const gguf_tensor *t) {
     json_t *shape = json_array();
-    for (int i = 4 - t->n_dim; i < 4; i++) json_array_append_new(shape, json_integer((json_int_t)t->shape[i]));
+    for (int i = 4 - t->n_dim; i < 4; i++)
+        json_array_append_new(shape, json_integer((json_int_t)t->shape[i]));
     (void)g;
-    return json_pack("{s:s, s:s, s:o, s:I, s:i, s:I}", "name", t->name, "type", gguf_type_get(t->type)->name, "shape", shape,
-                     "bytes", (json_int_t)t->size_bytes, "shard", t->shard, "offset", (json_int_t)t->off_bytes);
+    return json_pack("{s:s, s:s, s:o, s:I, s:i, s:I}", "name", t->name, "type", gguf_type_get(t->type)->name,
+                     "shape", shape, "bytes", (json_int_t)t->size_bytes, "shard", t->shard, "offset",
+                     (json_int_t)t->off_bytes);
 }
 
 mica_status mica_inspect(char **json, const char *path, bool all, mica_error *err) {
@@ -87,8 +91,8 @@ mica_status mica_inspect(char **json, const char *path, bool all, mica_error *er
     json_t *out = json_pack("{s:s, s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:o, s:o}", "path", path, "version",
                             (int)gguf_version(g), "alignment", (json_int_t)alignment, "shards",
                             (json_int_t)gguf_shard_count(g), "bytes", (json_int_t)gguf_total_bytes(g), "arch",
-                            json_text(arch), "name", json_text(name), "parameters", (json_int_t)n_param, "metadata", meta,
-                            "tensors", tensors);
+                            json_text(arch), "name", json_text(name), "parameters", (json_int_t)n_param,
+                            "metadata", meta, "tensors", tensors);
     gguf_close(g);
     return report_text(json, out, err);
 }
@@ -108,18 +112,20 @@ static json_t *json_tier(const plan *p, plan_tier tier) {
     bool ram = tier == PLAN_RAM;
     uint64_t total = ram ? p->ram_total : used, spare = ram ? p->ram_free : 0;
     uint64_t reserve = ram && p->ram_free > p->ram_limit ? p->ram_free - p->ram_limit : 0;
-    return json_pack("{s:s, s:I, s:I, s:I, s:o}", "device", ram ? "cpu" : "ssd", "total", (json_int_t)total, "free",
-                     (json_int_t)spare, "reserve", (json_int_t)reserve, "items", items);
+    return json_pack("{s:s, s:I, s:I, s:I, s:o}", "device", ram ? "cpu" : "ssd", "total", (json_int_t)total,
+                     "free", (json_int_t)spare, "reserve", (json_int_t)reserve, "items", items);
 }
 
 static json_t *json_plan(const plan *p) {
     json_t *tiers = json_array();
     json_array_append_new(tiers, json_tier(p, PLAN_RAM));
     json_array_append_new(tiers, json_tier(p, PLAN_SSD));
-    json_t *nearest = p->nearest_ctx ? json_pack("{s:I}", "context", (json_int_t)p->nearest_ctx) : json_null();
-    return json_pack("{s:b, s:o, s:{s:I, s:I, s:I, s:I}, s:I, s:o}", "fits", p->fits, "tiers", tiers, "experts", "total",
-                     (json_int_t)p->n_expert, "vram", (json_int_t)0, "ram", (json_int_t)p->n_expert_ram, "ssd",
-                     (json_int_t)p->n_expert_ssd, "context", (json_int_t)p->n_ctx, "nearest", nearest);
+    json_t *nearest =
+        p->nearest_ctx ? json_pack("{s:I}", "context", (json_int_t)p->nearest_ctx) : json_null();
+    return json_pack("{s:b, s:o, s:{s:I, s:I, s:I, s:I}, s:I, s:o}", "fits", p->fits, "tiers", tiers,
+                     "experts", "total", (json_int_t)p->n_expert, "vram", (json_int_t)0, "ram",
+                     (json_int_t)p->n_expert_ram, "ssd", (json_int_t)p->n_expert_ssd, "context",
+                     (json_int_t)p->n_ctx, "nearest", nearest);
 }
 
 mica_status mica_plan(char **json, const mica_load_options *opt, mica_error *err) {
@@ -144,10 +150,11 @@ mica_status mica_devices(char **json, bool selftest, mica_error *err) {
     *json = NULL;
     cpu_topology_get(&topo);
     plan_machine(&total, &spare);
-    json_t *cpu = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:n, s:b, s:b, s:b, s:n, s:i, s:i}", "id", "cpu", "name",
-                            topo.model, "arch", cpu_isa_name(cpu_isa_best()), "wave", 0, "vram_total", (json_int_t)total,
-                            "vram_free", (json_int_t)spare, "driver", "none", "library", "integrated", 0, "display", 0,
-                            "usable", 1, "reason", "cores", topo.n_physical, "threads", topo.n_default);
+    json_t *cpu = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:n, s:b, s:b, s:b, s:n, s:i, s:i}", "id",
+                            "cpu", "name", topo.model, "arch", cpu_isa_name(cpu_isa_best()), "wave", 0,
+                            "vram_total", (json_int_t)total, "vram_free", (json_int_t)spare, "driver", "none",
+                            "library", "integrated", 0, "display", 0, "usable", 1, "reason", "cores",
+                            topo.n_physical, "threads", topo.n_default);
     if (!cpu) return fail(err, MICA_E_NOMEM, "devices: out of memory");
     if (selftest) {
         json_t *rows;

@@ -1,6 +1,7 @@
 /* mica_eval_ppl and mica_eval_kld: how well a model predicts a text, and how far it is from another.
  *
- * The text is cut into windows of the context; in each, every token but the first is scored. Sums are in double. */
+ * The text is cut into windows of the context; in each, every token but the first is scored. Sums are in
+ * double. */
 #include "mica_tools.h"
 
 #include "base/mem.h"
@@ -38,7 +39,8 @@ static mica_status text_ids_of(mica_ids *ids, const mica_model *m, const char *p
     mica_status st = read_text(&b, path, err);
     if (st == MICA_OK) st = mica_tokenize(m, strbuf_cstr(&b), b.n, false, true, ids, err);
     strbuf_fini(&b);
-    if (st == MICA_OK && ids->n < 2) st = fail(err, MICA_E_ARG, "%s: %zu tokens: at least two are needed", path, ids->n);
+    if (st == MICA_OK && ids->n < 2)
+        st = fail(err, MICA_E_ARG, "%s: %zu tokens: at least two are needed", path, ids->n);
     if (st != MICA_OK) mica_ids_free(ids);
     return st;
 }
@@ -61,8 +63,8 @@ static mica_status score(void *user, size_t pos, const float *l, mica_error *err
     return MICA_OK;
 }
 
-mica_status mica_eval_ppl(char **json, mica_session *s, const char *path, mica_progress_fn *progress, void *user,
-                          mica_error *err) {
+mica_status mica_eval_ppl(char **json, mica_session *s, const char *path, mica_progress_fn *progress,
+                          void *user, mica_error *err) {
     mica_ids ids;
     mica_status st = MICA_OK;
     *json = NULL;
@@ -71,14 +73,15 @@ mica_status mica_eval_ppl(char **json, mica_session *s, const char *path, mica_p
     for (; p.begin + 1 < ids.n; p.begin += p.n_window) {
         p.n_window = ids.n - p.begin < s->m->info.n_ctx ? ids.n - p.begin : s->m->info.n_ctx;
         session_clear(s->s);
-        session_sync_args a = {.ids = ids.ids + p.begin, .n = p.n_window, .on_logits = score, .logits_user = &p};
+        session_sync_args a = {
+            .ids = ids.ids + p.begin, .n = p.n_window, .on_logits = score, .logits_user = &p};
         TRY_GOTO(session_sync(s->s, &a, NULL, err), done);
         if (progress) progress(user, "perplexity", p.begin + p.n_window, ids.n);
     }
     double mean = p.nll / (double)p.n_scored;
     st = report_text(json,
-                     json_pack("{s:I, s:o, s:o}", "tokens", (json_int_t)p.n_scored, "nll", report_real(mean), "ppl",
-                               report_real(exp(mean))),
+                     json_pack("{s:I, s:o, s:o}", "tokens", (json_int_t)p.n_scored, "nll", report_real(mean),
+                               "ppl", report_real(exp(mean))),
                      err);
 done:
     mica_ids_free(&ids);
@@ -88,8 +91,8 @@ done:
 /* ---- divergence from a base model ---- */
 
 typedef struct kld_sum {
-    float *base;   // owned, [n_chunk, n_vocab]: the base model's logits of a chunk
-    size_t begin;  // position of base[0]
+    float *base;  // owned, [n_chunk, n_vocab]: the base model's logits of a chunk
+    size_t begin; // position of base[0]
     uint32_t n_vocab;
     size_t n_scored, n_same;
     double sum, most;
@@ -119,7 +122,8 @@ static mica_status diverge(void *user, size_t pos, const float *l, mica_error *e
 }
 
 /* Both models read the window a chunk further, the base first. */
-static mica_status step_both(kld_sum *k, mica_session *s, mica_session *base, const int32_t *ids, size_t n, mica_error *err) {
+static mica_status step_both(kld_sum *k, mica_session *s, mica_session *base, const int32_t *ids, size_t n,
+                             mica_error *err) {
     session_sync_args a = {.ids = ids, .n = n, .on_logits = keep_base, .logits_user = k};
     k->begin = session_length(base->s);
     TRY(session_sync(base->s, &a, NULL, err));
@@ -127,14 +131,15 @@ static mica_status step_both(kld_sum *k, mica_session *s, mica_session *base, co
     return session_sync(s->s, &a, NULL, err);
 }
 
-mica_status mica_eval_kld(char **json, mica_session *s, mica_session *base, const char *path, mica_progress_fn *progress,
-                          void *user, mica_error *err) {
+mica_status mica_eval_kld(char **json, mica_session *s, mica_session *base, const char *path,
+                          mica_progress_fn *progress, void *user, mica_error *err) {
     const mica_model_info *i = &s->m->info, *ib = &base->m->info;
     mica_ids ids;
     mica_status st = MICA_OK;
     *json = NULL;
     if (i->n_vocab != ib->n_vocab)
-        return fail(err, MICA_E_ARG, "kld: vocabularies of %u and %u: the models must share one", i->n_vocab, ib->n_vocab);
+        return fail(err, MICA_E_ARG, "kld: vocabularies of %u and %u: the models must share one", i->n_vocab,
+                    ib->n_vocab);
     TRY(text_ids_of(&ids, s->m, path, err));
     size_t n_ctx = i->n_ctx < ib->n_ctx ? i->n_ctx : ib->n_ctx, chunk = engine_out_max(base->m->e);
     kld_sum k = {.base = mem_alloc(chunk * i->n_vocab * sizeof(float)), .n_vocab = i->n_vocab};
@@ -154,8 +159,9 @@ mica_status mica_eval_kld(char **json, mica_session *s, mica_session *base, cons
     }
     double n = (double)k.n_scored;
     st = report_text(json,
-                     json_pack("{s:I, s:o, s:o, s:o}", "tokens", (json_int_t)k.n_scored, "mean", report_real(k.sum / n),
-                               "max", report_real(k.most), "same_top", report_real((double)k.n_same / n)),
+                     json_pack("{s:I, s:o, s:o, s:o}", "tokens", (json_int_t)k.n_scored, "mean",
+                               report_real(k.sum / n), "max", report_real(k.most), "same_top",
+                               report_real((double)k.n_same / n)),
                      err);
 done:
     mem_free(k.base);

@@ -1,7 +1,7 @@
 /* mica_eval_ref: logits, arg-maxima and greedy text against a reference file (docs/FIXTURES.md).
  *
- * A miss counts only where the reference is sure: its gap between the two tokens is above REF_GAP. For positions whose
- * logits the file does not list, our own gap between the two stands in. */
+ * A miss counts only where the reference is sure: its gap between the two tokens is above REF_GAP. For
+ * positions whose logits the file does not list, our own gap between the two stands in. */
 #include "mica_tools.h"
 
 #include "base/mem.h"
@@ -16,9 +16,9 @@
 
 typedef struct run_check {
     mica_session *s;
-    const json_t *ref;   // one run
+    const json_t *ref; // one run
     const json_t *argmax;
-    int32_t *ids;        // owned
+    int32_t *ids; // owned
     size_t n, n_right, n_seen;
     json_t *misses;
     bool ok;
@@ -28,7 +28,8 @@ typedef struct run_check {
 static double listed_gap(const run_check *c, size_t pos, int32_t id) {
     const json_t *list = json_object_get(c->ref, "top20");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *at = json_array_get(list, i), *ids = json_object_get(at, "ids"), *l = json_object_get(at, "logits");
+        const json_t *at = json_array_get(list, i), *ids = json_object_get(at, "ids"),
+                     *l = json_object_get(at, "logits");
         if ((size_t)json_integer_value(json_object_get(at, "pos")) != pos) continue;
         for (size_t k = 0; k < json_array_size(ids); k++) {
             if (json_integer_value(json_array_get(ids, k)) == id)
@@ -140,7 +141,8 @@ mica_status mica_eval_ref(char **json, bool *ok, mica_session *s, const char *re
         run_check c = {.s = s, .ref = json_object_get(p, runs[i % 2]), .misses = json_array(), .ok = true};
         if (c.ref) {
             json_t *one = json_pack("{s:O, s:s}", "name", json_object_get(p, "name"), "run", runs[i % 2]);
-            st = one ? check_run(&c, one, err) : fail(err, MICA_E_FORMAT, "%s: prompt %zu: no name", ref_path, i / 2);
+            st = one ? check_run(&c, one, err)
+                     : fail(err, MICA_E_FORMAT, "%s: prompt %zu: no name", ref_path, i / 2);
             json_array_append_new(list, one);
         }
         *ok = *ok && c.ok;

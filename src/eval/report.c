@@ -29,7 +29,9 @@ mica_status report_text(char **out, json_t *v, mica_error *err) {
     return *out ? MICA_OK : fail(err, MICA_E_NOMEM, "result: out of memory");
 }
 
-json_t *report_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+json_t *report_real(double x) {
+    return isfinite(x) ? json_real(x) : json_null();
+}
 
 mica_status report_read_gz(json_t **out, const char *path, mica_error *err) {
     *out = NULL;
@@ -42,8 +44,10 @@ mica_status report_read_gz(json_t **out, const char *path, mica_error *err) {
     gzclose(f);
     mica_status st = MICA_OK;
     json_error_t je;
-    if (n < 0) st = fail(err, MICA_E_IO, "%s: read: damaged or not a file", path);
-    else if (b.failed) st = fail(err, MICA_E_NOMEM, "%s: more than 512 MiB", path);
+    if (n < 0)
+        st = fail(err, MICA_E_IO, "%s: read: damaged or not a file", path);
+    else if (b.failed)
+        st = fail(err, MICA_E_NOMEM, "%s: more than 512 MiB", path);
     else if (!(*out = json_loadb(strbuf_cstr(&b), b.n, JSON_REJECT_DUPLICATES, &je)))
         st = fail(err, MICA_E_FORMAT, "%s: line %d: %s", path, je.line, je.text);
     strbuf_fini(&b);

@@ -1,6 +1,6 @@
-/* Random weights and activations through each type's kernels of the best instruction set and through the definition.
- * A weight row is made of random bytes whose scales are then put in a sane range, by decoding it and drawing again while
- * a value is not finite or huge: every bit pattern of the codes is met. */
+/* Random weights and activations through each type's kernels of the best instruction set and through the
+ * definition. A weight row is made of random bytes whose scales are then put in a sane range, by decoding it
+ * and drawing again while a value is not finite or huge: every bit pattern of the codes is met. */
 #include "eval/selftest.h"
 
 #include "base/clock.h"
@@ -15,10 +15,10 @@ enum { N_ROW = 24, N_COL = 4352, N_ACT = 5 }; // more than one segment, and a ra
 
 typedef struct selftest {
     const quant_ops *ref, *fast;
-    uint8_t *w;         // [N_ROW, row_bytes]
-    float *decoded;     // [N_COL]
+    uint8_t *w;     // [N_ROW, row_bytes]
+    float *decoded; // [N_COL]
     quant_act a;
-    float *y[2];        // [N_ACT, N_ROW]
+    float *y[2]; // [N_ACT, N_ROW]
     void *panel;
     uint64_t seed;
 } selftest;
@@ -57,8 +57,8 @@ static uint64_t compare(selftest *t) {
 static json_t *row(const char *type, const char *role, uint64_t bad, double gbps) {
     char name[64];
     snprintf(name, sizeof name, "%s %s", role, type);
-    return json_pack("{s:s, s:i, s:I, s:f}", "kernel", name, "cases", N_ACT * N_ROW, "mismatches", (json_int_t)bad, "gbps",
-                     gbps);
+    return json_pack("{s:s, s:i, s:I, s:f}", "kernel", name, "cases", N_ACT * N_ROW, "mismatches",
+                     (json_int_t)bad, "gbps", gbps);
 }
 
 static void run_type(selftest *t, gguf_type type, json_t *rows) {
@@ -85,8 +85,10 @@ mica_status selftest_run(json_t **rows, mica_error *err) {
     arena mem;
     const uint32_t ld = (N_COL + 63) & ~63u;
     size_t n_act = (size_t)N_ACT * ld, n_panel = quant_prompt_scratch_bytes(N_COL);
-    TRY(arena_init(&mem, (size_t)N_ROW * N_COL * 4 + ld * 4 + n_act * 6 + N_ACT * N_ROW * 8 + n_panel + 4096, "self-test", err));
-    selftest t = {.ref = quant_ops_get(CPU_SCALAR), .fast = quant_ops_get(cpu_isa_best()), .seed = 88172645463325252u};
+    TRY(arena_init(&mem, (size_t)N_ROW * N_COL * 4 + ld * 4 + n_act * 6 + N_ACT * N_ROW * 8 + n_panel + 4096,
+                   "self-test", err));
+    selftest t = {
+        .ref = quant_ops_get(CPU_SCALAR), .fast = quant_ops_get(cpu_isa_best()), .seed = 88172645463325252u};
     t.w = arena_take(&mem, (size_t)N_ROW * N_COL * 4, 64);
     t.decoded = arena_take(&mem, ld * sizeof(float), 64);
     t.a = (quant_act){.ld = ld};

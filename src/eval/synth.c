@@ -41,6 +41,7 @@ static void fill_floats(const job *j, const synth_tensor *t, float *y, synth_rng
         case SYNTH_FILL_ROUTER: x = t->a * synth_rng_gauss(r); break;
         case SYNTH_FILL_WEIGHT: break;
         }
+        if (t->flip && synth_rng_next(r) & 1) x = -x;
         if (t->has_first && i % j->p->s->embd == 0) x = t->first;
         y[i] = (float)x;
     }

@@ -108,6 +108,7 @@ typedef struct synth_tensor {
     double
         first; // with has_first: element 0 of every run of n_embd, the channel that carries the router's skew
     bool has_first;
+    bool flip;          // half of the values change sign
     double token_share; // of its bytes that one decoded token reads
 } synth_tensor;
 

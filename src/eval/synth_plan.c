@@ -1,6 +1,13 @@
 /* The tensors of a shape, in file order, with their types and how their values are drawn. One function per
  * family; names and shapes follow docs/MODELS.md, and a test holds them against the trained fixtures.
  *
+ * Spread. Every embedding has deviation 1 and what all layers add together has about as much, because
+ * matrices that write to the residual stream are scaled by 1/sqrt(2 n_layer). So a state depends on its own
+ * token as well as on the others, and routers and heads choose as variously as trained ones; with unit gains
+ * throughout, the first attention drowns the token in the mean of its predecessors and every position ends in
+ * the same few experts. A tied head would still answer each token with itself: its norm has random signs,
+ * which make it a head of its own.
+ *
  * Router skew. Real routers prefer some experts; random ones do not, and have no bias to give them a taste.
  * So channel 0 of the residual stream is made a constant: every embedding row has the same large value there,
  * large enough that the norm turns it into sqrt(n_embd) whatever the layers add. Norms in front of mixers and
@@ -13,7 +20,16 @@
 
 #include <stdio.h>
 
-typedef enum role { ROLE_PLAIN, ROLE_EMBD, ROLE_HEAD, ROLE_VALUE, ROLE_DOWN, ROLE_TABLE } role;
+typedef enum role {
+    ROLE_PLAIN,
+    ROLE_SIDE, // outside attention and ffn: other engines know no .scale for it
+    ROLE_EMBD,
+    ROLE_HEAD,
+    ROLE_VALUE, // takes the mixture's wide type in some layers
+    ROLE_DOWN,  // likewise, and writes to the residual stream
+    ROLE_OUT,   // writes to the residual stream
+    ROLE_TABLE
+} role;
 
 /* ---- types ---- */
 
@@ -46,6 +62,8 @@ static gguf_type pick_type(const synth_plan *p, role ro, uint64_t n_col) {
         t = GGUF_IQ4_NL;
     else if (ro == ROLE_VALUE || ro == ROLE_DOWN)
         t = more_bits(p->il, p->s->layers) ? q->wide : q->main;
+    if (t == GGUF_NVFP4 && (ro == ROLE_SIDE || p->in_mtp))
+        t = GGUF_IQ4_NL; // as many bits, no scale beside it
     if (n_col % gguf_type_get((uint32_t)t)->block) t = with_short_blocks(t);
     return n_col % gguf_type_get((uint32_t)t)->block ? GGUF_F16 : t;
 }
@@ -91,17 +109,43 @@ static void norm(synth_plan *p, const char *name, uint64_t n) {
     vec(p, name, n, 1, 0.05);
 }
 
-/* A norm over the residual stream, in front of a mixer or of experts. With skew the stream is mostly channel
- * 0, and the other channels are 16 times too small after it (synth_skew_channel); what the layers add up to
- * is made even too. */
-static void norm_stream(synth_plan *p, const char *name, uint64_t n, bool to_experts) {
+/* The gain of what one of a layer's two parts adds to the stream. */
+static double part_gain(const synth_plan *p) {
+    return 1 / sqrt(2.0 * p->s->layers);
+}
+
+static bool is_gemma(const synth_plan *p) {
+    return p->s->arch == SYNTH_GEMMA3 || p->s->arch == SYNTH_GEMMA4;
+}
+
+/* The same for the matrix that does it: 1 where a norm comes behind it. */
+static double out_gain(const synth_plan *p) {
+    return is_gemma(p) ? 1 : part_gain(p);
+}
+
+/* A norm whose result is added to the stream. */
+static void norm_out(synth_plan *p, const char *name) {
+    double gain = part_gain(p);
+    vec(p, name, p->s->embd, gain, 0.05 * gain);
+}
+
+/* With skew the stream is mostly channel 0, and the others are 16 times too small after a norm
+ * (synth_skew_channel): this makes up for it, and for what the layers have added to them. */
+static double skew_gain(const synth_plan *p) {
+    double depth = p->in_block ? (double)p->il / p->s->layers : 1;
+    return 16 / sqrt(1 + 0.5 * depth);
+}
+
+/* A norm over the residual stream, in front of a mixer or of experts. */
+static synth_tensor *norm_stream(synth_plan *p, const char *name, uint64_t n, bool to_experts) {
     synth_tensor *t = vec(p, name, n, 1, 0.05);
-    if (p->skew <= 0) return;
-    t->a = 16 / sqrt(1 + 0.3 * (p->in_block ? p->il : p->s->layers));
+    if (p->skew <= 0) return t;
+    t->a = skew_gain(p);
     t->b = 0.05 * t->a;
     t->has_first = true;
     t->first = to_experts ? 1 / sqrt(p->s->embd) : 0;
     if (to_experts && p->s->hc) t->first *= 2; // the mixer's gate halves it
+    return t;
 }
 
 /* n_expert matrices, or one when it is 0. `name` ends in .weight. */
@@ -114,7 +158,7 @@ static synth_tensor *stack(synth_plan *p, const char *name, role ro, uint64_t n_
     t->shape[2] = n_row;
     t->shape[3] = n_col;
     t->fill = SYNTH_FILL_WEIGHT;
-    t->a = 1 / sqrt((double)n_col);
+    t->a = (ro == ROLE_OUT || ro == ROLE_DOWN ? out_gain(p) : 1) / sqrt((double)n_col);
     if (t->type != GGUF_NVFP4) return t;
     // Its blocks have scales of little range: an f32 for each matrix carries the rest.
     char scale[GGUF_NAME_MAX];
@@ -148,17 +192,28 @@ static void end_blocks(synth_plan *p) {
 
 /* ---- parts ---- */
 
+/* Logits have a deviation of about 1: an untied head has rows of length 1, a tied one those of the
+ * embeddings. */
+static void plan_output_norm(synth_plan *p, double embd_std) {
+    synth_tensor *t = norm_stream(p, "output_norm.weight", p->s->embd, false);
+    if (!p->s->tied) return;
+    t->flip = true;
+    t->a /= embd_std * sqrt(p->s->embd);
+    t->b /= embd_std * sqrt(p->s->embd);
+}
+
 static void plan_ends(synth_plan *p) {
     const synth_shape *s = p->s;
     synth_tensor *t = mat(p, "token_embd.weight", s->tied ? ROLE_HEAD : ROLE_EMBD, s->vocab, s->embd);
+    double std = is_gemma(p) ? 1 / sqrt(s->embd) : 1; // gemma multiplies embeddings by sqrt(n_embd)
     if (!s->tied) t->token_share = 1.0 / s->vocab;
+    t->a = std;
     if (p->skew > 0) {
-        t->a = s->arch == SYNTH_GEMMA4 ? 1 / sqrt(s->embd) : 1;
         t->has_first = true;
         t->first = synth_skew_channel(s);
     }
     if (!s->tied) mat(p, "output.weight", ROLE_HEAD, s->vocab, s->embd);
-    if (!s->hc) norm_stream(p, "output_norm.weight", s->embd, false);
+    if (!s->hc) plan_output_norm(p, std);
 }
 
 static void plan_ffn(synth_plan *p, uint64_t n_ff) {
@@ -210,7 +265,7 @@ static void plan_attention(synth_plan *p, uint64_t n_kv, uint64_t d_head, int q_
     mat(p, "attn_q.weight", ROLE_PLAIN, s->heads * d_head * (uint64_t)q_width, s->embd);
     mat(p, "attn_k.weight", ROLE_PLAIN, n_kv * d_head, s->embd);
     mat(p, "attn_v.weight", ROLE_VALUE, n_kv * d_head, s->embd);
-    mat(p, "attn_output.weight", ROLE_PLAIN, s->embd, s->heads * d_head);
+    mat(p, "attn_output.weight", ROLE_OUT, s->embd, s->heads * d_head);
     if (s->arch == SYNTH_LLAMA) return;
     norm(p, "attn_q_norm.weight", d_head);
     norm(p, "attn_k_norm.weight", d_head);
@@ -245,7 +300,7 @@ static void plan_delta_net(synth_plan *p) {
     mat(p, "ssm_beta.weight", ROLE_PLAIN, s->vh, s->embd);
     mat(p, "ssm_alpha.weight", ROLE_PLAIN, s->vh, s->embd);
     norm(p, "ssm_norm.weight", s->state);
-    mat(p, "ssm_out.weight", ROLE_PLAIN, s->embd, inner);
+    mat(p, "ssm_out.weight", ROLE_OUT, s->embd, inner);
 }
 
 static void plan_hyper(synth_plan *p, const char *part, bool to_experts, bool inject) {
@@ -255,11 +310,11 @@ static void plan_hyper(synth_plan *p, const char *part, bool to_experts, bool in
     snprintf(name, sizeof name, "%s_norm.weight", part);
     norm_stream(p, name, wide, to_experts);
     snprintf(name, sizeof name, "%s_down.weight", part);
-    mat(p, name, ROLE_PLAIN, s->hc_rank, wide);
+    mat(p, name, ROLE_SIDE, s->hc_rank, wide);
     snprintf(name, sizeof name, "%s_up.weight", part);
-    mat(p, name, ROLE_PLAIN, wide, s->hc_rank);
+    mat(p, name, ROLE_SIDE, wide, s->hc_rank);
     snprintf(name, sizeof name, "%s_inject.weight", part);
-    if (inject) mat(p, name, ROLE_PLAIN, s->hc, wide);
+    if (inject) mat(p, name, ROLE_SIDE, s->hc, wide);
 }
 
 static void plan_table(synth_plan *p) {
@@ -273,8 +328,8 @@ static void plan_table(synth_plan *p) {
 static void plan_ngram_layer(synth_plan *p) {
     const synth_shape *s = p->s;
     uint64_t wide = (uint64_t)s->hc * s->embd;
-    mat(p, "ple_key.weight", ROLE_PLAIN, wide, s->embd);
-    mat(p, "ple_value.weight", ROLE_PLAIN, s->embd, s->embd);
+    mat(p, "ple_key.weight", ROLE_SIDE, wide, s->embd);
+    mat(p, "ple_value.weight", ROLE_SIDE, s->embd, s->embd);
     norm(p, "ple_norm_key.weight", wide);
     norm(p, "ple_norm_query.weight", wide);
     norm(p, "ple_norm_conv.weight", wide);
@@ -283,15 +338,15 @@ static void plan_ngram_layer(synth_plan *p) {
 
 static void plan_indexer(synth_plan *p) {
     const synth_shape *s = p->s;
-    mat(p, "indexer.q_proj.weight", ROLE_PLAIN, (uint64_t)s->idx_heads * s->idx_dim, s->embd);
-    mat(p, "indexer.k_proj.weight", ROLE_PLAIN, s->idx_dim, s->embd);
+    mat(p, "indexer.q_proj.weight", ROLE_SIDE, (uint64_t)s->idx_heads * s->idx_dim, s->embd);
+    mat(p, "indexer.k_proj.weight", ROLE_SIDE, s->idx_dim, s->embd);
     norm(p, "indexer.q_norm.weight", s->idx_dim);
     norm(p, "indexer.k_norm.weight", s->idx_dim);
 }
 
 static void plan_mtp(synth_plan *p) {
     const synth_shape *s = p->s;
-    mat(p, "nextn.eh_proj.weight", ROLE_PLAIN, s->embd, 2ull * s->embd);
+    mat(p, "nextn.eh_proj.weight", ROLE_SIDE, s->embd, 2ull * s->embd);
     norm_stream(p, "nextn.enorm.weight", s->embd, false);
     norm_stream(p, "nextn.hnorm.weight", (uint64_t)s->embd * (s->hc ? s->hc : 1), false);
     if (s->hc)
@@ -334,7 +389,7 @@ static void plan_gemma_attention(synth_plan *p) {
     mat(p, "attn_q.weight", ROLE_PLAIN, s->heads * d_head, s->embd);
     if (own_kv) mat(p, "attn_k.weight", ROLE_PLAIN, n_kv * d_head, s->embd);
     if (own_kv && !(full && s->k_eq_v)) mat(p, "attn_v.weight", ROLE_VALUE, n_kv * d_head, s->embd);
-    mat(p, "attn_output.weight", ROLE_PLAIN, s->embd, s->heads * d_head);
+    mat(p, "attn_output.weight", ROLE_OUT, s->embd, s->heads * d_head);
     norm(p, "attn_q_norm.weight", d_head);
     if (own_kv) norm(p, "attn_k_norm.weight", d_head);
 }
@@ -347,12 +402,12 @@ static void plan_gemma_moe(synth_plan *p) {
     plan_router(p);
     synth_tensor *t = vec(p, "ffn_gate_inp.scale", s->embd, root, 0.05 * root);
     if (p->skew > 0) {
-        t->a *= 16 / sqrt(1 + 0.3 * p->il);
-        t->b *= 16 / sqrt(1 + 0.3 * p->il);
+        t->a *= skew_gain(p);
+        t->b *= skew_gain(p);
         t->has_first = true;
         t->first = 1;
     }
-    plan_expert(p, "ffn_gate_up_exps.weight", ROLE_PLAIN, 2ull * s->ff_exp, s->embd);
+    plan_expert(p, "ffn_gate_up_exps.weight", ROLE_SIDE, 2ull * s->ff_exp, s->embd);
     gguf_type down = plan_expert(p, "ffn_down_exps.weight", ROLE_DOWN, s->embd, s->ff_exp);
     if (down != GGUF_NVFP4) vec(p, "ffn_down_exps.scale", s->experts, 1, 0.05); // else it is there already
     norm_stream(p, "pre_ffw_norm_2.weight", s->embd, false);
@@ -364,16 +419,16 @@ static void plan_gemma_block(synth_plan *p) {
     const synth_shape *s = p->s;
     norm_stream(p, "attn_norm.weight", s->embd, false);
     plan_gemma_attention(p);
-    norm(p, "post_attention_norm.weight", s->embd);
+    norm_out(p, "post_attention_norm.weight");
     norm_stream(p, "ffn_norm.weight", s->embd, false);
     plan_ffn(p, synth_shape_ff(s, p->il));
     if (s->experts) plan_gemma_moe(p);
-    norm(p, "post_ffw_norm.weight", s->embd);
+    norm_out(p, "post_ffw_norm.weight");
     if (s->arch == SYNTH_GEMMA4) vec(p, "layer_output_scale.weight", 1, 1, 0);
     if (!s->ple) return;
-    mat(p, "inp_gate.weight", ROLE_PLAIN, s->ple, s->embd);
-    mat(p, "proj.weight", ROLE_PLAIN, s->embd, s->ple);
-    norm(p, "post_norm.weight", s->embd);
+    mat(p, "inp_gate.weight", ROLE_SIDE, s->ple, s->embd);
+    mat(p, "proj.weight", ROLE_SIDE, s->embd, s->ple);
+    norm_out(p, "post_norm.weight");
 }
 
 static void plan_gemma(synth_plan *p) {
@@ -383,7 +438,7 @@ static void plan_gemma(synth_plan *p) {
     if (s->ple) {
         synth_tensor *t = mat(p, "per_layer_token_embd.weight", ROLE_EMBD, s->vocab, wide);
         t->token_share = 1.0 / s->vocab;
-        t = mat(p, "per_layer_model_proj.weight", ROLE_PLAIN, wide, s->embd);
+        t = mat(p, "per_layer_model_proj.weight", ROLE_SIDE, wide, s->embd);
         t->type = p->q->main == GGUF_BF16 || p->q->main == GGUF_F32 ? p->q->main
                                                                     : GGUF_F16; // as converters keep it
         norm(p, "per_layer_proj_norm.weight", s->ple);

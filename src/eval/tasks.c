@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* Decodes until the text equals the answer or can no longer become it. */
-static mica_status answer_is(bool *right, mica_session *s, const mica_ids *prompt, slice answer, mica_error *err) {
+static mica_status answer_is(bool *right, mica_session *s, const mica_ids *prompt, slice answer,
+                             mica_error *err) {
     strbuf text = {0};
     text_stream ts;
     mica_status st = MICA_OK;
@@ -42,8 +43,8 @@ static void count(json_t *by_task, const char *task, bool right) {
     json_object_set_new(t, "total", json_integer(json_integer_value(json_object_get(t, "total")) + 1));
 }
 
-mica_status mica_eval_tasks(char **json, mica_session *s, const char *path, mica_progress_fn *progress, void *user,
-                            mica_error *err) {
+mica_status mica_eval_tasks(char **json, mica_session *s, const char *path, mica_progress_fn *progress,
+                            void *user, mica_error *err) {
     *json = NULL;
     json_t *tasks, *by_task = json_object();
     json_int_t n_right = 0;
@@ -52,7 +53,8 @@ mica_status mica_eval_tasks(char **json, mica_session *s, const char *path, mica
     if (st == MICA_OK && n == 0) st = fail(err, MICA_E_FORMAT, "%s: no tasks: an array is expected", path);
     for (size_t i = 0; st == MICA_OK && i < n; i++) {
         const json_t *t = json_array_get(tasks, i), *answer = json_object_get(t, "answer");
-        const char *task = json_string_value(json_object_get(t, "task")), *p = json_string_value(json_object_get(t, "prompt"));
+        const char *task = json_string_value(json_object_get(t, "task")),
+                   *p = json_string_value(json_object_get(t, "prompt"));
         mica_ids ids = {0};
         bool right = false;
         if (!task || !p || !answer) {
@@ -72,5 +74,7 @@ mica_status mica_eval_tasks(char **json, mica_session *s, const char *path, mica
         json_decref(by_task);
         return st;
     }
-    return report_text(json, json_pack("{s:I, s:I, s:o}", "right", n_right, "total", (json_int_t)n, "by_task", by_task), err);
+    return report_text(
+        json, json_pack("{s:I, s:I, s:o}", "right", n_right, "total", (json_int_t)n, "by_task", by_task),
+        err);
 }

@@ -144,7 +144,7 @@ static void route(const gguf_file *g, uint32_t il, uint32_t n_tok, double *share
         size_t row_bytes = (size_t)(embd->size_bytes / embd->shape[2]);
         quant_decode(x, (const char *)embd->data + (it % embd->shape[2]) * row_bytes, embd->type, n);
         for (uint64_t i = 0; i < n; i++) {
-            x[i] += test_randf(&seed) * sqrtf(3 * 0.3f * (float)il);
+            x[i] += test_randf(&seed) * sqrtf(3 * 0.5f * (float)il / 4);
             square += (double)x[i] * (double)x[i];
         }
         for (uint32_t e = 0; e < n_expert; e++) {
