@@ -7,17 +7,19 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 # What the sources use today is linked; a library enters with its first user.
-PKGS := zlib jansson libpcre2-8 libcurl libcrypto hwloc libxxhash libedit
+PKGS := zlib jansson libpcre2-8 libcurl libcrypto hwloc libxxhash
+CLI_PKGS := libedit # the command alone
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Werror
 OPT ?= -O2 -g
 SAN ?=
 # -ffp-contract=off: docs/ARITHMETIC.md rule 9; a fused multiply-add happens only where the source says fmaf.
 BASEFLAGS := -std=c17 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc \
 	-DMICA_VERSION='"$(VERSION)"' -D_GNU_SOURCE
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) $(CLI_PKGS))
 PKG_LIBS := $(shell pkg-config --libs $(PKGS))
 CFLAGS_ALL = $(BASEFLAGS) $(OPT) $(SAN) $(PKG_CFLAGS) $(CFLAGS)
 LIBS = $(PKG_LIBS) -lutf8proc -lm -ldl
+CLI_LIBS := $(shell pkg-config --libs $(CLI_PKGS))
 
 LIB_SRC := $(wildcard src/base/*.c src/gguf/*.c src/quant/*.c src/text/*.c src/kern/*.c src/dev/*.c src/store/*.c \
 	src/model/*.c src/run/*.c src/eval/*.c src/net/*.c src/serve/*.c src/*.c)
@@ -68,7 +70,7 @@ $(BUILD)/libmica.so: $(BUILD)/libmica.so.0.$(SOMINOR)
 # The program holds the library, so that it can be copied alone.
 $(BUILD)/mica: $(CLI_OBJ) $(BUILD)/libmica.a
 	@echo "  LD  $@"
-	@$(CC) $(SAN) -o $@ $(CLI_OBJ) $(BUILD)/libmica.a $(LIBS) -pthread
+	@$(CC) $(SAN) -o $@ $(CLI_OBJ) $(BUILD)/libmica.a $(LIBS) $(CLI_LIBS) -pthread
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libmica.a Makefile
 	@mkdir -p $(@D)
@@ -101,7 +103,7 @@ $(BUILD)/libcli.a: $(filter-out $(BUILD)/src/cli/main.o,$(CLI_OBJ))
 $(BUILD)/tests/cli/%: tests/cli/%.c $(BUILD)/libcli.a $(BUILD)/libmica.a Makefile
 	@mkdir -p $(@D)
 	@echo "  CC  $<"
-	@$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes -Itests -MMD -MP $< -o $@ $(BUILD)/libcli.a $(BUILD)/libmica.a -lcmocka $(LIBS)
+	@$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes -Itests -MMD -MP $< -o $@ $(BUILD)/libcli.a $(BUILD)/libmica.a -lcmocka $(LIBS) $(CLI_LIBS)
 
 # Programs on the installed library, here linked with the one beside the build.
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))

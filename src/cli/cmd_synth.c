@@ -9,7 +9,8 @@
 
 static void put_summary(const json_t *v) {
     char parameters[16], bytes[16], token[16];
-    printf("%s: %s parameters, %s, %s read for each token\n", member_text(v, "path"),
+    const char *path = member_text(v, "path");
+    printf("%s: %s parameters, %s, %s read for each token\n", path[0] ? path : "dry run",
            print_count(parameters, member_u64(v, "parameters")), print_bytes(bytes, member_u64(v, "bytes")),
            print_bytes(token, member_u64(v, "bytes_per_token")));
 }
@@ -30,7 +31,7 @@ static void put_presets(const json_t *list) {
     size_t i;
     json_t *v;
     json_array_foreach((json_t *)(uintptr_t)list, i, v)
-        printf("%s\n", json_is_string(v) ? json_string_value(v) : member_text(v, "name"));
+        printf("%-20s%s\n", member_text(v, "name"), member_text(v, "about"));
 }
 
 static mica_status check_flags(const options *o, mica_error *err) {

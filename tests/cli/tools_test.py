@@ -6,9 +6,11 @@ Prints ok, FAILED or skip for each case; last line: N passed, N failed, N skippe
 
 import gzip
 import json
+import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from harness import FIXTURES, LLAMA, QWEN3, ROOT, Skip, case, main, need
 
@@ -306,7 +308,12 @@ def bench_tables(t):
     need(sorted(names) == sorted(["pp8", "pp16", "tg4", "pp8@d32", "pp16@d32", "tg4@d32"]), f"{names}")
     for r in rows:
         need(len(r["runs"]) == 2 and r["tps"]["min"] <= r["tps"]["median"] <= r["tps"]["max"], f"{r}")
-        bound = {"bytes_per_token", "gbps", "bound_gbps", "share"}  # a prompt is bound by operations instead
+        bound = {
+            "bytes_per_token",
+            "gbps",
+            "bound_gbps",
+            "share",
+        }  # a prompt is bound by operations instead
         need("depth" in r and (bound <= set(r) or r["test"].startswith("pp")), f"{sorted(r)}")
     csv = t(*base, "-o", "csv").ok().out.splitlines()
     need(len(csv) == 7 and csv[0].startswith("test,depth,"), f"{csv}")
@@ -322,20 +329,48 @@ def bench_tables(t):
 
 
 @case
-def synth_writes_models(t):
-    presets = t("synth", "--presets").ok().out.split("\n")
-    need(len(presets) > 3, f"{presets}")
-    name = presets[0].split()[0]
-    dry = t("synth", "--preset", name, "--quant", "q4_k_m", "--dry-run", "--json").json()
-    need({"parameters", "bytes", "bytes_per_token"} <= set(dry), f"{dry}")
-    fewer = t("synth", "--preset", name, "--quant", "q4_k_m", "--layers", "4", "--dry-run", "--json").json()
-    need(fewer["parameters"] < dry["parameters"], "--layers")
-    other = t("synth", "--preset", name, "--quant", "q8_0", "--layers", "4", "--dry-run", "--json").json()
-    need(other["bytes"] > fewer["bytes"], "--quant")
+def synth_flags_make_a_difference(t):
+    presets = [line.split()[0] for line in t("synth", "--presets").ok().out.splitlines()]
+    need({"tiny-llama", "flash-next"} <= set(presets), f"{presets}")
+    need([p["name"] for p in t("synth", "--presets", "--json").json()] == presets, "--presets --json")
+
+    def sizes(*argv, preset="qwen3moe-30b-a3b"):
+        return t("synth", "--preset", preset, "--dry-run", "--json", *argv).json()
+
+    base = sizes()
+    need({"path", "parameters", "bytes", "bytes_per_token"} <= set(base), f"{base}")
+    need(base == sizes("--quant", "q4_k_m"), "q4_k_m is not the default")
+    need(sizes("--quant", "q8_0")["bytes"] > base["bytes"], "--quant")
+    need(sizes("--layers", "4")["parameters"] < base["parameters"], "--layers")
+    need(sizes("--experts", "16")["bytes"] < base["bytes"], "--experts")
+    need(sizes("--set", "ff_exp=256")["bytes"] < base["bytes"], "--set")
+    dense = sizes(preset="qwen35-4b")
+    need(sizes("--mtp", preset="qwen35-4b")["parameters"] > dense["parameters"], "--mtp")
+    need(sizes("--vocab", LLAMA)["parameters"] < base["parameters"], "--vocab")
+    need("read for each token" in t("synth", "--preset", "llama-1b", "--dry-run").ok().out, "as text")
+
+
+@case
+def synth_writes_models_that_run(t):
+    def write(name, *argv):
+        t("synth", "--preset", "tiny-qwen3moe", "--quant", "q4_k_m", "-o", t.tmp / name, *argv).ok()
+        return (t.tmp / name).read_bytes()
+
+    one = write("one.gguf", "--seed", "1")
+    need(one == write("same.gguf"), "the default seed is not 1, or not all that decides")
+    need(one != write("other.gguf", "--seed", "2"), "--seed")
+    need(one != write("skew.gguf", "--router-skew", "2"), "--router-skew")
+    need(t.run("--raw", "-p", "x", "-n", "2", model=t.tmp / "one.gguf").ok().err, "it does not run")
+
+
+@case
+def synth_mistakes(t):
     t("synth", "--quant", "q8_0", "-o", "x").fails(2, "--preset")
-    t("synth", "--preset", name).fails(2, "-o")
+    t("synth", "--preset", "llama-1b").fails(2, "-o")
     t("synth", "--preset", "nothing", "--dry-run").fails(2, "nothing")
-    t("synth", "--preset", name, "--quant", "q9", "--dry-run").fails(2, "q9")
+    t("synth", "--preset", "llama-1b", "--quant", "q9", "--dry-run").fails(2, "q9")
+    t("synth", "--preset", "llama-1b", "--set", "nothing=1", "--dry-run").fails(2, "nothing")
+    t("synth", "--preset", "tiny-llama", "-o", t.tmp / "no" / "folder.gguf").fails(3, "folder.gguf")
 
 
 @case
@@ -371,6 +406,36 @@ def example_chats(t):
     need(p.returncode == 0 and p.stdout.count(b"> ") == 3, f"{p.returncode} {p.stdout!r} {p.stderr!r}")
     p = subprocess.run([chat, "/nonexistent"], capture_output=True, timeout=60, env=t.env)
     need(p.returncode == 1 and b"nonexistent" in p.stderr, f"{p.stderr!r}")
+
+
+def check_install(t, prefix):
+    make = ["make", "-C", ROOT, f"BUILD={t.build}", f"PREFIX={prefix}"]
+    p = subprocess.run([*make, "install"], capture_output=True, text=True)
+    need(p.returncode == 0, p.stderr[-300:])
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "mica"],
+        capture_output=True,
+        text=True,
+        env={**t.env, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")},
+    ).stdout
+    need(str(prefix) in flags and "-lmica" in flags, f"pkg-config: {flags!r}")
+    for name in ("bin/mica", "include/mica.h", "share/man/man1/mica.1", "lib/libmica.so"):
+        need((prefix / name).exists(), f"no {name}")
+    version = subprocess.run(
+        [prefix / "bin" / "mica", "version"], capture_output=True, text=True, env=t.env
+    )
+    need(version.stdout == t("version").ok().out, f"{version.stderr}")
+    p = subprocess.run([*make, "uninstall"], capture_output=True, text=True)
+    left = [f for f in prefix.rglob("*") if not f.is_dir()]
+    need(p.returncode == 0 and not left, f"left behind: {left} {p.stderr[-200:]}")
+
+
+@case
+def install_gives_a_library_to_build_on(t):
+    if not shutil.which("pkg-config"):
+        raise Skip("no pkg-config")
+    with tempfile.TemporaryDirectory() as prefix:  # make takes no blanks in a prefix
+        check_install(t, pathlib.Path(prefix))
 
 
 @case
