@@ -7,17 +7,19 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 # What the sources use today is linked; a library enters with its first user.
-PKGS := jansson libpcre2-8 libcurl libcrypto hwloc libxxhash libedit
+PKGS := zlib jansson libpcre2-8 libcurl libcrypto hwloc libxxhash
+CLI_PKGS := libedit # the command alone
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Werror
 OPT ?= -O2 -g
 SAN ?=
 # -ffp-contract=off: docs/ARITHMETIC.md rule 9; a fused multiply-add happens only where the source says fmaf.
 BASEFLAGS := -std=c17 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc \
 	-DMICA_VERSION='"$(VERSION)"' -D_GNU_SOURCE
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) $(CLI_PKGS))
 PKG_LIBS := $(shell pkg-config --libs $(PKGS))
 CFLAGS_ALL = $(BASEFLAGS) $(OPT) $(SAN) $(PKG_CFLAGS) $(CFLAGS)
 LIBS = $(PKG_LIBS) -lutf8proc -lm -ldl
+CLI_LIBS := $(shell pkg-config --libs $(CLI_PKGS))
 
 LIB_SRC := $(wildcard src/base/*.c src/gguf/*.c src/quant/*.c src/text/*.c src/kern/*.c src/dev/*.c src/store/*.c \
 	src/model/*.c src/run/*.c src/eval/*.c src/net/*.c src/serve/*.c src/*.c)
@@ -41,6 +43,19 @@ $(BUILD)/%.o: %.c Makefile
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) $(ISA) -MMD -MP -c $< -o $@
 
+# Every C file through the other compiler's warnings, without code: make syntax CC=clang BUILD=build-clang
+SYNTAX := $(patsubst %.c,$(BUILD)/%.syntax,$(LIB_SRC) $(CLI_SRC) $(TEST_SRC) \
+	$(wildcard tests/*/*_main.c tests/*/*_shim.c tests/fuzz/*.c examples/*.c))
+$(BUILD)/%_avx2.syntax: ISA := -mavx2 -mfma -mf16c -mbmi2
+$(BUILD)/%_avx512.syntax: ISA := -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(BUILD)/%.syntax: %.c Makefile
+	@mkdir -p $(@D)
+	@$(CC) $(CFLAGS_ALL) $(ISA) -Wno-missing-prototypes -Itests -Itests/gguf -fsyntax-only -MMD -MP -MT $@ -MF $@.d $<
+	@touch $@
+syntax: $(SYNTAX)
+	@echo "$(words $(SYNTAX)) passed, 0 failed, 0 skipped"
+.PHONY: syntax
+
 $(BUILD)/libmica.a: $(LIB_OBJ)
 	@rm -f $@
 	@$(AR) rcs $@ $^
@@ -55,7 +70,7 @@ $(BUILD)/libmica.so: $(BUILD)/libmica.so.0.$(SOMINOR)
 # The program holds the library, so that it can be copied alone.
 $(BUILD)/mica: $(CLI_OBJ) $(BUILD)/libmica.a
 	@echo "  LD  $@"
-	@$(CC) $(SAN) -o $@ $(CLI_OBJ) $(BUILD)/libmica.a $(LIBS) -pthread
+	@$(CC) $(SAN) -o $@ $(CLI_OBJ) $(BUILD)/libmica.a $(LIBS) $(CLI_LIBS) -pthread
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libmica.a Makefile
 	@mkdir -p $(@D)
@@ -69,6 +84,37 @@ $(BUILD)/tests/%.so: tests/%.c $(BUILD)/libmica.a Makefile
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) -shared -MMD -MP $< -o $@ $(BUILD)/libmica.a $(LIBS) -pthread
 
+# Measurements: bench/NAME_bench.c, with what it shares in other files of bench/.
+BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*_bench.c))
+BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_bench.c,$(wildcard bench/*.c)))
+$(BUILD)/bench/%_bench: bench/%_bench.c $(BENCH_OBJ) $(BUILD)/libmica.a
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) $(CFLAGS_ALL) -Ibench -MMD -MP $< -o $@ $(BENCH_OBJ) $(BUILD)/libmica.a $(LIBS) -pthread
+.SECONDARY: $(BENCH_OBJ)
+bench: $(BENCHES)
+.PHONY: bench
+
+# Tests of the command see its objects too; from an archive the linker takes what a test names.
+$(BUILD)/libcli.a: $(filter-out $(BUILD)/src/cli/main.o,$(CLI_OBJ))
+	@rm -f $@
+	@$(AR) rcs $@ $^
+
+$(BUILD)/tests/cli/%: tests/cli/%.c $(BUILD)/libcli.a $(BUILD)/libmica.a Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes -Itests -MMD -MP $< -o $@ $(BUILD)/libcli.a $(BUILD)/libmica.a -lcmocka $(LIBS) $(CLI_LIBS)
+
+# Programs on the installed library, here linked with the one beside the build.
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+$(BUILD)/examples/%: examples/%.c $(BUILD)/libmica.so Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) -std=c17 $(WARN) $(OPT) $(SAN) -Iinclude -MMD -MP $< -o $@ -L$(BUILD) -lmica -Wl,-rpath,'$$ORIGIN/..'
+
+.PHONY: examples
+examples: $(EXAMPLES)
+
 tests: $(TESTS) $(SHIMS) $(MAINS)
 .PHONY: tests
 
@@ -77,6 +123,7 @@ check: all tests
 
 lint:
 	@python3 tests/lint/lint_test.py
+	@python3 tests/lint/runner_test.py
 	@python3 tests/lint/lint.py
 
 asan:
@@ -103,6 +150,51 @@ fuzz:
 		SAN="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" fuzzers
 	tests/fuzz/run.sh build-fuzz $(FUZZ_SECONDS)
 
+# Everything under PREFIX; DESTDIR stands before it for packagers. LIBDIR is where the linker looks (Debian: lib/TRIPLET).
+LIBDIR ?= $(PREFIX)/lib
+SHARE := $(DESTDIR)$(PREFIX)/share
+BASH_COMPLETION := $(SHARE)/bash-completion/completions/mica
+ZSH_COMPLETION := $(SHARE)/zsh/site-functions/_mica
+FISH_COMPLETION := $(SHARE)/fish/vendor_completions.d/mica.fish
+MAN := $(SHARE)/man/man1/mica.1
+
+install: all
+	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(LIBDIR)/pkgconfig $(PREFIX)/include)
+	install -d $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) $(MAN))
+	install -m 755 $(BUILD)/mica $(DESTDIR)$(PREFIX)/bin/mica
+	install -m 644 include/*.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(BUILD)/libmica.a $(DESTDIR)$(LIBDIR)/libmica.a
+	install -m 755 $(BUILD)/libmica.so.0.$(SOMINOR) $(DESTDIR)$(LIBDIR)/libmica.so.0.$(SOMINOR)
+	ln -sf libmica.so.0.$(SOMINOR) $(DESTDIR)$(LIBDIR)/libmica.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
+		packaging/mica.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/mica.pc
+	$(BUILD)/mica completion bash > $(BASH_COMPLETION)
+	$(BUILD)/mica completion zsh > $(ZSH_COMPLETION)
+	$(BUILD)/mica completion fish > $(FISH_COMPLETION)
+	$(BUILD)/mica help --man > $(MAN)
+
+.PHONY: uninstall
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/mica $(addprefix $(DESTDIR)$(PREFIX)/,$(wildcard include/*.h))
+	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libmica.a libmica.so libmica.so.0.$(SOMINOR) pkgconfig/mica.pc)
+	rm -f $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) $(MAN)
+
+# mica and llama.cpp in turns on the same files; builds the latter once, outside the tree.
+.PHONY: peers
+peers: all
+	bench/peers.py
+
+help:
+	@echo 'make             build/mica and build/libmica.so'
+	@echo 'make check       C tests                     make lint        the rules of the house'
+	@echo 'make asan        C tests, address and undefined-behaviour sanitizers'
+	@echo 'make tsan        C tests, thread sanitizer   make fuzz        FUZZ_SECONDS=60 of fuzzing'
+	@echo 'make bench       kernels by themselves       make peers       beside llama.cpp'
+	@echo 'make size        lines in each room'
+	@echo 'make install     PREFIX=/usr/local DESTDIR=  make uninstall   takes it away again'
+	@echo 'make fmt         clang-format                make fmt-check   only says what it would do'
+	@echo 'Variables: CC, OPT, SAN, BUILD, CFLAGS. ./test.sh runs everything, ./setup.sh starts from nothing.'
+
 fmt:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
@@ -113,6 +205,6 @@ size:
 	@for r in include src/*; do [ -d $$r ] && printf '%-12s %6d\n' $$r $$(cat $$r/*.[ch] $$r/*.cuh 2>/dev/null | wc -l); done
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf build build-asan build-clang build-fuzz build-tsan
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(MAINS:=.d) $(FUZZERS:=.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(MAINS:=.d) $(SYNTAX:=.d) $(FUZZERS:=.d) $(EXAMPLES:=.d)

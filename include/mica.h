@@ -64,6 +64,7 @@ typedef struct mica_load_options {
     uint32_t n_ubatch;       // rows of a prompt chunk; 0: 512
     mica_kv_type kv;
     uint64_t ram_bytes;      // cap on memory; 0: what the machine has free
+    bool no_draft;           // leave out the model's own draft block (its memory, and its share of reading a prompt)
     bool exact;              // prompt role without float matrix units (the CPU never uses them)
     bool text_only;          // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)
     mica_cancel_flag *cancel; // borrowed for the load, NULL: none
@@ -167,8 +168,8 @@ typedef enum mica_finish { MICA_FINISH_NONE, MICA_FINISH_STOP, MICA_FINISH_LENGT
 typedef struct mica_generate_options {
     const mica_sampling *sampling; // NULL: the model's defaults
     int32_t n_predict;             // most tokens to make; < 0: until the turn or the context ends; 0: read the prompt only
-    int32_t n_draft;               // most draft tokens a window; 0: off
-    float draft_min_p;
+    int32_t n_draft;               // most draft tokens a window, up to 7; 0: off. The tokens are the same with and without
+    float draft_min_p;             // a draft ends below this probability of the draft block's
     bool ignore_end;               // go on after the end of the turn (for measuring)
     mica_cancel_flag *cancel;
     mica_progress_fn *progress;    // of the prompt

@@ -45,6 +45,12 @@ mica_status host_download(dev *d, void *host, const void *src, size_t n_bytes, m
     return MICA_OK;
 }
 
+mica_status host_zero(dev *d, void *dst, size_t n_bytes, mica_error *err) {
+    (void)d, (void)err;
+    memset(dst, 0, n_bytes);
+    return MICA_OK;
+}
+
 mica_status host_copy(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err) {
     return host_upload(d, dst, src, n_bytes, err);
 }

@@ -42,7 +42,7 @@ typedef struct dev_limits {
     uint32_t n_row;         // rows of a batch
     uint32_t n_col;         // inputs of any product
     uint32_t n_out;         // outputs of any product
-    uint32_t n_head, d_head; // query heads; the larger of d_k and d_v
+    uint32_t n_head, d_head; // query heads; the largest of any d_k and d_v, recurrent ones included
     uint32_t n_expert, n_expert_used, n_embd, n_ff_expert; // 0 without experts
 } dev_limits;
 
@@ -64,10 +64,12 @@ typedef struct dev_ops {
     mica_status (*upload)(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err);
     mica_status (*download)(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err);
     mica_status (*copy)(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err); // may not overlap
+    mica_status (*zero)(dev *d, void *dst, size_t n_bytes, mica_error *err);
     mica_status (*sync)(dev *d, mica_error *err); // MICA_E_DEVICE also when a value of the step was not finite
 
     mica_status (*embed)(dev *d, const embed_args *a, mica_error *err);
     mica_status (*norm)(dev *d, const norm_args *a, mica_error *err);
+    mica_status (*quantise)(dev *d, const quantise_args *a, mica_error *err);
     mica_status (*add_norm)(dev *d, const add_norm_args *a, mica_error *err);
     mica_status (*linear)(dev *d, const linear_args *a, mica_error *err);
     mica_status (*rope_table)(dev *d, const rope_table_args *a, mica_error *err);
@@ -76,6 +78,10 @@ typedef struct dev_ops {
     mica_status (*glu)(dev *d, const glu_args *a, mica_error *err);
     mica_status (*router)(dev *d, const router_args *a, mica_error *err);
     mica_status (*experts)(dev *d, const experts_args *a, mica_error *err);
+    mica_status (*conv)(dev *d, const conv_args *a, mica_error *err);
+    mica_status (*delta)(dev *d, const delta_args *a, mica_error *err);
+    mica_status (*gate_norm)(dev *d, const gate_norm_args *a, mica_error *err);
+    mica_status (*gated_add)(dev *d, const gated_add_args *a, mica_error *err);
     mica_status (*softcap)(dev *d, const softcap_args *a, mica_error *err);
     mica_status (*scale)(dev *d, const scale_args *a, mica_error *err);
 } dev_ops;
@@ -92,6 +98,7 @@ void dev_close(dev *d); // accepts NULL
     static inline mica_status dev_##op(dev *d, const op##_args *a, mica_error *err) { return d->ops->op(d, a, err); }
 DEV_CALL(embed)
 DEV_CALL(norm)
+DEV_CALL(quantise)
 DEV_CALL(add_norm)
 DEV_CALL(linear)
 DEV_CALL(rope_table)
@@ -100,6 +107,10 @@ DEV_CALL(attn)
 DEV_CALL(glu)
 DEV_CALL(router)
 DEV_CALL(experts)
+DEV_CALL(conv)
+DEV_CALL(delta)
+DEV_CALL(gate_norm)
+DEV_CALL(gated_add)
 DEV_CALL(softcap)
 DEV_CALL(scale)
 #undef DEV_CALL
@@ -119,6 +130,9 @@ static inline mica_status dev_download(dev *d, void *host, const void *src, size
 }
 static inline mica_status dev_copy(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err) {
     return d->ops->copy(d, dst, src, n_bytes, err);
+}
+static inline mica_status dev_zero(dev *d, void *dst, size_t n_bytes, mica_error *err) {
+    return d->ops->zero(d, dst, n_bytes, err);
 }
 static inline mica_status dev_sync(dev *d, mica_error *err) { return d->ops->sync(d, err); }
 

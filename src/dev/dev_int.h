@@ -14,6 +14,7 @@ void host_release(dev *d, void *p);
 mica_status host_bind(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err);
 mica_status host_upload(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err);
 mica_status host_download(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err);
+mica_status host_zero(dev *d, void *dst, size_t n_bytes, mica_error *err);
 mica_status host_copy(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err);
 
 static inline float *act_x(const quant_act *a, uint32_t row) { return a->x + (size_t)row * a->ld; }

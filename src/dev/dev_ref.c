@@ -49,6 +49,12 @@ static mica_status ref_norm(dev *d, const norm_args *a, mica_error *err) {
     return MICA_OK;
 }
 
+static mica_status ref_quantise_rows(dev *d, const quantise_args *a, mica_error *err) {
+    (void)err;
+    ref_quantise((ref_dev *)d, &a->a, a->n_row, a->n_col, "activations");
+    return MICA_OK;
+}
+
 static mica_status ref_add_norm(dev *d, const add_norm_args *a, mica_error *err) {
     (void)err;
     float *y = ((ref_dev *)d)->scratch;
@@ -206,9 +212,11 @@ static const dev_ops g_ref_ops = {
     .upload = host_upload,
     .download = host_download,
     .copy = host_copy,
+    .zero = host_zero,
     .sync = ref_sync,
     .embed = ref_embed,
     .norm = ref_norm,
+    .quantise = ref_quantise_rows,
     .add_norm = ref_add_norm,
     .linear = ref_linear,
     .rope_table = ref_rope_table,
@@ -217,6 +225,10 @@ static const dev_ops g_ref_ops = {
     .glu = ref_glu,
     .router = ref_router,
     .experts = ref_experts,
+    .conv = ref_conv,
+    .delta = ref_delta,
+    .gate_norm = ref_gate_norm,
+    .gated_add = ref_gated_add,
     .softcap = ref_softcap,
     .scale = ref_scale,
 };
@@ -227,7 +239,8 @@ mica_status dev_ref_open(dev **out, const dev_config *cfg, mica_error *err) {
     const dev_limits *m = &cfg->limits;
     uint32_t ld = (m->n_ff_expert + 255u) & ~255u;
     size_t n_wide = m->n_out > m->n_col ? m->n_out : m->n_col;
-    size_t n_float = n_wide + 2 * (size_t)m->n_ff_expert + 2 * (size_t)m->n_embd + 2 * (size_t)m->d_head + KV_PAGE;
+    size_t n_float = n_wide + 2 * (size_t)m->n_ff_expert + 2 * (size_t)m->n_embd + 2 * (size_t)m->d_head + KV_PAGE
+                     + (size_t)m->d_head * m->d_head /* a copy of one head's recurrent state */;
     size_t n_act = (size_t)ld * (sizeof(float) + 1) + ld / 32 * 2 * sizeof(float) + ld / 16 * sizeof(float);
     size_t n_panel = quant_prompt_scratch_bytes(m->n_col);
     n_float = (n_float + 15) & ~(size_t)15;

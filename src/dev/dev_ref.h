@@ -22,4 +22,9 @@ void ref_product(ref_dev *r, float *y, const weight_ref *w, const quant_act *a, 
 mica_status ref_rope_kv(dev *d, const rope_kv_args *a, mica_error *err);
 mica_status ref_attn(dev *d, const attn_args *a, mica_error *err);
 
+mica_status ref_conv(dev *d, const conv_args *a, mica_error *err);
+mica_status ref_delta(dev *d, const delta_args *a, mica_error *err);
+mica_status ref_gate_norm(dev *d, const gate_norm_args *a, mica_error *err);
+mica_status ref_gated_add(dev *d, const gated_add_args *a, mica_error *err);
+
 #endif

@@ -19,6 +19,20 @@ typedef struct row_info {
     int32_t out; // index of this row's logits, or -1
 } row_info;
 
+enum { WINDOW_MAX = 8 }; // rows of one sequence in a draft window
+
+/* A run: the rows of one sequence in a batch, consecutive in it and in position. Networks with recurrent state read it.
+ *
+ * A window of drafts may be taken back, so its rows do not advance the state: they are logged, and the next run of the
+ * sequence first applies the logged rows that were accepted (the same operations on the same values: the same bits). */
+typedef struct row_run {
+    uint32_t row0, n_row;
+    int32_t seq;
+    uint32_t n_commit; // rows of the previous window's log to apply first, <= WINDOW_MAX
+    uint32_t window;   // 1: log these rows (n_row <= WINDOW_MAX) and leave the state before them; 0: advance it
+    uint32_t bank;     // log half that these rows are written to; n_commit rows are read from the other
+} row_run;
+
 /* A matrix with its optional companions. */
 typedef struct weight_ref {
     const void *w;         // [n_row, n_col] of `type`, or NULL when the file has none
@@ -47,6 +61,12 @@ typedef struct norm_args {
     float eps;
     uint32_t want_q;
 } norm_args;
+
+/* The int8 form of rows whose f32 form was written in parts. */
+typedef struct quantise_args {
+    quant_act a; // [n_row, n_col]
+    uint32_t n_row, n_col;
+} quantise_args;
 
 /* x += RMS(y) * w : the residual add of families that norm a sub-layer's output. */
 typedef struct add_norm_args {
@@ -169,6 +189,64 @@ typedef struct experts_args {
     glu_kind kind;
     uint32_t add;
 } experts_args;
+
+enum { CONV_RING = 16 }; // positions of inputs kept: the kernel's reach plus a window, a power of two
+
+/* y[t] = silu(sum over j of w[j] * u[t - (n_tap - 1) + j]) per channel (rule 7); u before position 0 is 0.
+ * The ring holds the inputs of the last CONV_RING positions, position p in slot p % CONV_RING: going back needs no copy. */
+typedef struct conv_args {
+    float *y;             // [n_row, n_col] f32, overwritten; may not be u
+    const float *u;       // [n_row, n_col]
+    const float *w;       // [n_col, n_tap], oldest tap first
+    float *ring;          // sequence q at q * ld_seq: [CONV_RING, n_col]
+    uint64_t ld_seq;      // floats
+    const row_run *runs;
+    const row_info *rows;
+    uint32_t n_run, n_row, n_col, n_tap;
+} conv_args;
+
+/* The gated delta rule (rule 7). Row layout of qkv: q [n_k, d_k], k [n_k, d_k], v [n_v, d_v]; value head h reads key head
+ * h % n_k. State of a sequence: S [n_v, d_k, d_v], then two log banks of WINDOW_MAX rows of k [n_k, d_k], g [n_v],
+ * delta [n_v, d_v]. */
+typedef struct delta_args {
+    float *o;             // [n_row, n_v * d_v] f32, overwritten
+    float *qkv;           // [n_row, 2 n_k d_k + n_v d_v]; q and k are normalised in place
+    const float *alpha;   // [n_row, n_v]
+    const float *beta;    // [n_row, n_v]
+    const float *a;       // [n_v], -exp(A)
+    const float *dt_bias; // [n_v]
+    float *state;         // sequence q at q * ld_seq
+    uint64_t ld_seq;      // floats
+    const row_run *runs;
+    uint32_t n_run, n_row, n_k, n_v, d_k, d_v;
+} delta_args;
+
+static inline uint64_t delta_log_row(uint32_t n_k, uint32_t n_v, uint32_t d_k, uint32_t d_v) {
+    return (uint64_t)n_k * d_k + n_v + (uint64_t)n_v * d_v;
+}
+static inline uint64_t delta_state_floats(uint32_t n_k, uint32_t n_v, uint32_t d_k, uint32_t d_v) {
+    return (uint64_t)n_v * d_k * d_v + 2u * WINDOW_MAX * delta_log_row(n_k, n_v, d_k, d_v);
+}
+
+/* y = RMS(o) * w for each group of n_col, then * silu(z) or * sigmoid(z): the output norm of the delta rule. */
+typedef struct gate_norm_args {
+    quant_act y;    // [n_row, n_group * n_col]
+    const float *o; // [n_row, n_group * n_col]
+    const float *z; // [n_row, n_group * n_col]
+    const float *w; // [n_col]
+    uint32_t n_row, n_group, n_col;
+    float eps;
+    uint32_t sigmoid; // 1: sigmoid(z), 0: silu(z)
+    uint32_t want_q;
+} gate_norm_args;
+
+/* y[r] += sigmoid(g[r]) * x[r] : a shared expert with its scalar gate. */
+typedef struct gated_add_args {
+    float *y;       // [n_row, n_col]
+    const float *x; // [n_row, n_col]
+    const float *g; // [n_row]
+    uint32_t n_row, n_col;
+} gated_add_args;
 
 /* y = cap * tanh(y / cap), in place. */
 typedef struct softcap_args {

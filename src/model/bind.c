@@ -217,6 +217,17 @@ mica_status model_vector(model *m, const float **v, int layer, const char *name,
     return vector_put(m, v, t, err);
 }
 
+mica_status model_table(model *m, const float **v, int layer, const char *name, uint32_t n_row, uint32_t n_col,
+                        mica_error *err) {
+    char full[128];
+    name_of(full, layer, name);
+    *v = NULL;
+    const gguf_tensor *t = take(m, full);
+    if (!t) return missing(m, full, err);
+    TRY(check_shape(m, t, 1, n_row, n_col, err));
+    return vector_put(m, v, t, err);
+}
+
 mica_status model_vector_host(model *m, float *out, int layer, const char *name, uint32_t n, bool *found, mica_error *err) {
     char full[128];
     name_of(full, layer, name);

@@ -109,7 +109,8 @@ static mica_status llama_bind(model *m, mica_error *err) {
     return MICA_OK;
 }
 
-static void llama_carve(model *m, carver *c, uint32_t n_row, uint32_t n_out) {
+static void llama_carve(model *m, carver *c, uint32_t n_row, uint32_t n_out, uint32_t n_seq) {
+    (void)n_seq;
     llama_net *n = m->net;
     uint32_t n_q = n->n_head * n->d_head, n_kv = n->n_head_kv * n->d_head;
     stream_carve(&n->b, c, n_row, n_out, m->shape.n_embd);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const model_family *const g_families[] = {&model_family_llama};
+static const model_family *const g_families[] = {&model_family_llama, &model_family_qwen35};
 
 static const model_family *family_find(slice arch) {
     for (size_t i = 0; i < sizeof g_families / sizeof g_families[0]; i++) {
@@ -99,18 +99,33 @@ mica_status model_bind(model *m, dev *d, mica_error *err) {
     return m->family->bind(m, err);
 }
 
-size_t model_scratch_bytes(model *m, uint32_t n_row, uint32_t n_out) {
+size_t model_scratch_bytes(model *m, uint32_t n_row, uint32_t n_out, uint32_t n_seq) {
     carver c = {0};
-    m->family->carve(m, &c, n_row, n_out);
+    m->family->carve(m, &c, n_row, n_out, n_seq);
     return c.used_bytes;
 }
 
-void model_scratch_set(model *m, void *scratch, uint32_t n_row, uint32_t n_out) {
+void model_scratch_set(model *m, void *scratch, uint32_t n_row, uint32_t n_out, uint32_t n_seq) {
     carver c = {.base = scratch};
-    m->family->carve(m, &c, n_row, n_out);
+    m->n_row_max = n_row;
+    m->family->carve(m, &c, n_row, n_out, n_seq);
 }
 
 mica_status model_forward(model *m, const model_step *step, mica_error *err) { return m->family->forward(m, step, err); }
+
+void model_draft_enable(model *m) { m->drafting = m->shape.has_draft; }
+
+mica_status model_draft_forward(model *m, const draft_step *step, mica_error *err) {
+    return m->family->draft(m, step, err);
+}
+
+mica_status model_draft_keep(model *m, const model_step *step, int32_t seq, uint32_t row, mica_error *err) {
+    return m->family->draft_keep(m, step, seq, row, err);
+}
+
+mica_status model_draft_recall(model *m, const model_step *step, int32_t seq, mica_error *err) {
+    return m->family->draft_recall(m, step, seq, err);
+}
 
 void *carve(carver *c, size_t n_bytes) {
     size_t at = c->used_bytes;

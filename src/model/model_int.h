@@ -18,12 +18,15 @@ typedef struct model_family {
     /* Finds every tensor (model_tensor and friends). Called once without a device to check the file, once with it. */
     mica_status (*bind)(model *m, mica_error *err);
     /* Takes the step's buffers from c, which only counts when it has no memory. */
-    void (*carve)(model *m, carver *c, uint32_t n_row, uint32_t n_out);
+    void (*carve)(model *m, carver *c, uint32_t n_row, uint32_t n_out, uint32_t n_seq);
     mica_status (*forward)(model *m, const model_step *s, mica_error *err);
+    mica_status (*draft)(model *m, const draft_step *s, mica_error *err); // NULL: families without a draft block
+    mica_status (*draft_keep)(model *m, const model_step *s, int32_t seq, uint32_t row, mica_error *err);
+    mica_status (*draft_recall)(model *m, const model_step *s, int32_t seq, mica_error *err);
     void (*fini)(model *m); // frees what bind took with mem_*, may be NULL
 } model_family;
 
-extern const model_family model_family_llama;
+extern const model_family model_family_llama, model_family_qwen35;
 
 struct model {
     const model_family *family;
@@ -34,6 +37,8 @@ struct model {
     uint8_t *used;         // owned, [tensors of the file]: bound by the family
     void **owned;          // owned device memory of converted vectors, [n_owned]
     size_t n_owned;
+    bool drafting;         // keep the trunk's outputs
+    uint32_t n_row_max;    // of the scratch that was set
     void *net;             // owned, of the family
 };
 
@@ -61,6 +66,9 @@ mica_status model_matrix(model *m, weight_ref *w, int layer, const char *name, u
 /* A vector of n values as f32 on the device, whatever float type the file has. name is whole, with its suffix. */
 mica_status model_vector(model *m, const float **v, int layer, const char *name, uint32_t n, model_need need,
                          mica_error *err);
+/* A small matrix as f32 on the device, like a vector: for kernels that read weights by element (convolutions). */
+mica_status model_table(model *m, const float **v, int layer, const char *name, uint32_t n_row, uint32_t n_col,
+                        mica_error *err);
 /* A vector's values on the host, into out[n]; *found tells when optional. For tables that the host computes with. */
 mica_status model_vector_host(model *m, float *out, int layer, const char *name, uint32_t n, bool *found, mica_error *err);
 /* Marks a tensor that is not used on purpose. */

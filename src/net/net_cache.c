@@ -130,7 +130,7 @@ static mica_status read_manifest(net_entry *e, bool *found, mica_error *err) {
         const json_t *f = json_array_get(files, i);
         const char *file = json_string_value(json_object_get(f, "name"));
         const json_int_t n_bytes = json_integer_value(json_object_get(f, "bytes"));
-        if (!file) continue;
+        if (!file || !net_name_is_safe(file)) continue;
         st = net_files_add(&e->files, file, NULL, n_bytes > 0 ? (uint64_t)n_bytes : 0, err);
         if (st != MICA_OK) break;
         net_file *last = &e->files.p[e->files.n - 1];

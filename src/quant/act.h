@@ -7,6 +7,9 @@
 #include <stdint.h>
 #endif
 
+/* Raised with every change of docs/ARITHMETIC.md that changes a bit: saved sessions belong to one version. */
+enum { ARITHMETIC_VERSION = 1 };
+
 /* The pointers are slots of the step's scratch (host or device memory, as the device that filled them says).
  * ld is the row stride in elements, a multiple of 64 and >= n_col; the bytes past n_col are never read. */
 typedef struct quant_act {

@@ -16,9 +16,9 @@ const quant_ops *quant_ops_get(cpu_isa isa) {
     return &quant_ops_scalar;
 }
 
-/* A panel of 64 rows unpacked: a byte a weight, and a scale and a minimum for 16. */
 size_t quant_prompt_scratch_bytes(uint32_t n_col) {
-    return (size_t)(n_col / 256 + 1) * 256 * 64 * 3 / 2;
+    (void)n_col; // panels are stretches of columns: their size is that of a cache, not of a row
+    return QUANT_SCRATCH_BYTES;
 }
 
 void quant_calls_add(cpu_isa isa, bool prompt, gguf_type type) {

@@ -7,7 +7,7 @@
 
 /* 1 once the table exists; until then quant_ops_get gives the scalar one in its place. */
 #if defined(__x86_64__)
-#define QUANT_HAVE_AVX2 0
+#define QUANT_HAVE_AVX2 1
 #define QUANT_HAVE_AVX512 0
 #else
 #define QUANT_HAVE_AVX2 0
@@ -17,6 +17,9 @@
 extern const quant_ops quant_ops_scalar;
 extern const quant_ops quant_ops_avx2;   // quant_avx2*.c
 extern const quant_ops quant_ops_avx512; // quant_avx512*.c
+
+/* What the prompt role of any table needs; each asserts that its own fits. */
+enum { QUANT_SCRATCH_BYTES = 64 * 1024 };
 
 /* Every kernel of every table says so once a call. Any thread. */
 void quant_calls_add(cpu_isa isa, bool prompt, gguf_type type);

@@ -11,7 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What the next run of a sequence must know of its last window. */
+typedef struct window_log {
+    uint32_t n_commit, bank;
+    uint32_t row0; // of the last step
+} window_log;
+
 struct engine {
+    const gguf_file *g; // borrowed
+    kv_type kv_type;
     model *m;  // owned
     dev *d;    // owned
     plan p;
@@ -21,9 +29,20 @@ struct engine {
     int32_t *out_rows;          // device, [out_max]
     int32_t *out_rows_host;     // owned, [out_max]
     int32_t *table[MODEL_PAGE_GROUPS]; // device, [n_seq, n_slot]
+    row_run *runs;              // device, [row_max]
+    row_run *runs_host;         // owned, [row_max]
+    window_log *logs;           // owned, [n_seq]
+    float *state;               // device, [n_seq, state_floats]
     void *scratch;              // device
     float *logits;              // device, [out_max, n_vocab]
     float *logits_host;         // owned, [out_max, n_vocab]
+    row_info *draft_rows;       // device, [row_max]; NULL without drafting
+    int32_t *h_rows;            // device, [row_max]
+    draft_row *pairs;           // owned, [row_max]
+    row_info *draft_rows_host;  // owned, [row_max]
+    int32_t *h_rows_host;       // owned, [row_max]
+    uint64_t n_step;
+    bool draft;
 };
 
 static size_t kv_value_bytes(kv_type t) { return t == KV_F32 ? 4 : t == KV_F16 ? 2 : 1; }
@@ -37,11 +56,24 @@ static size_t kv_position_bytes(const kv_spec *k, kv_type t) {
 static uint32_t ring_slots(const model_shape *s, uint32_t row_max) { return (s->window + row_max) / KV_PAGE + 2; }
 
 static uint32_t row_max_of(const engine_config *cfg) {
-    uint32_t decode = cfg->n_seq * ENGINE_WINDOW_MAX;
+    uint32_t decode = cfg->n_seq * WINDOW_MAX;
     return cfg->n_ubatch > decode ? cfg->n_ubatch : decode;
 }
 
-static uint32_t out_max_of(const engine_config *cfg) { return cfg->n_seq * ENGINE_WINDOW_MAX; }
+static uint32_t out_max_of(const engine_config *cfg) { return cfg->n_seq * WINDOW_MAX; }
+
+enum { SNAPSHOT_BUDGET = 256 << 20, SNAPSHOT_MIN = 2, SNAPSHOT_MAX = 16 }; // of one sequence
+
+/* A snapshot is a sequence's state and the logits after its last token. */
+static size_t snapshot_bytes(const model_shape *s) { return (s->state_floats + s->n_vocab) * sizeof(float); }
+
+static uint32_t snapshot_count(const model_shape *s) {
+    if (s->state_floats == 0) return 0;
+    size_t n = SNAPSHOT_BUDGET / snapshot_bytes(s);
+    return n < SNAPSHOT_MIN ? SNAPSHOT_MIN : n > SNAPSHOT_MAX ? SNAPSHOT_MAX : (uint32_t)n;
+}
+
+uint32_t engine_snapshots(const engine *e) { return snapshot_count(model_shape_of(e->m)); }
 
 static void plan_from(plan *p, model *m, const engine_config *cfg) {
     const model_shape *s = model_shape_of(m);
@@ -59,13 +91,15 @@ static void plan_from(plan *p, model *m, const engine_config *cfg) {
         if (s->kv[il].group == KV_GROUP_FULL) r.kv_token_bytes += n;
         else r.kv_fixed_bytes += n * ring_slots(s, row_max) * KV_PAGE;
     }
-    r.scratch_bytes = model_scratch_bytes(m, row_max, out_max) + 2 * (size_t)out_max * s->n_vocab * sizeof(float);
+    r.state_bytes = s->state_floats * sizeof(float) + snapshot_count(s) * snapshot_bytes(s);
+    r.scratch_bytes = model_scratch_bytes(m, row_max, out_max, cfg->n_seq) + 2 * (size_t)out_max * s->n_vocab * sizeof(float);
     plan_make(p, &r);
 }
 
 mica_status engine_plan(plan *out, const engine_config *cfg, mica_error *err) {
     model *m;
     TRY(model_open(&m, cfg->g, err));
+    if (cfg->draft) model_draft_enable(m);
     plan_from(out, m, cfg);
     model_close(m);
     return MICA_OK;
@@ -105,18 +139,35 @@ static mica_status take_tables(engine *e, mica_error *err) {
     return MICA_OK;
 }
 
+static mica_status take_drafts(engine *e, mica_error *err) {
+    if (!e->draft) return MICA_OK;
+    TRY(dev_alloc(e->d, (void **)&e->draft_rows, e->row_max * sizeof *e->draft_rows, "draft rows", err));
+    TRY(dev_alloc(e->d, (void **)&e->h_rows, e->row_max * sizeof *e->h_rows, "draft rows", err));
+    e->draft_rows_host = mem_calloc(e->row_max, sizeof *e->draft_rows_host);
+    e->h_rows_host = mem_calloc(e->row_max, sizeof *e->h_rows_host);
+    e->pairs = mem_calloc(e->row_max, sizeof *e->pairs);
+    if (!e->draft_rows_host || !e->h_rows_host || !e->pairs) return fail(err, MICA_E_NOMEM, "draft rows: out of memory");
+    return MICA_OK;
+}
+
 static mica_status take_step(engine *e, mica_error *err) {
     const model_shape *s = model_shape_of(e->m);
     size_t n_logit = (size_t)e->out_max * s->n_vocab;
     TRY(dev_alloc(e->d, (void **)&e->rows, e->row_max * sizeof *e->rows, "rows", err));
     TRY(dev_alloc(e->d, (void **)&e->out_rows, e->out_max * sizeof *e->out_rows, "rows", err));
-    TRY(dev_alloc(e->d, &e->scratch, model_scratch_bytes(e->m, e->row_max, e->out_max), "scratch", err));
+    TRY(dev_alloc(e->d, (void **)&e->runs, e->row_max * sizeof *e->runs, "rows", err));
+    if (s->state_floats)
+        TRY(dev_alloc(e->d, (void **)&e->state, e->n_seq * s->state_floats * sizeof(float), "state", err));
+    TRY(dev_alloc(e->d, &e->scratch, model_scratch_bytes(e->m, e->row_max, e->out_max, e->n_seq), "scratch", err));
     TRY(dev_alloc(e->d, (void **)&e->logits, n_logit * sizeof(float), "logits", err));
     e->logits_host = mem_pages_alloc(n_logit * sizeof(float));
     e->out_rows_host = mem_calloc(e->out_max, sizeof *e->out_rows_host);
-    if (!e->logits_host || !e->out_rows_host) return fail(err, MICA_E_NOMEM, "logits: out of memory");
-    model_scratch_set(e->m, e->scratch, e->row_max, e->out_max);
-    return MICA_OK;
+    e->runs_host = mem_calloc(e->row_max, sizeof *e->runs_host);
+    e->logs = mem_calloc(e->n_seq, sizeof *e->logs);
+    if (!e->logits_host || !e->out_rows_host || !e->runs_host || !e->logs)
+        return fail(err, MICA_E_NOMEM, "logits: out of memory");
+    model_scratch_set(e->m, e->scratch, e->row_max, e->out_max, e->n_seq);
+    return take_drafts(e, err);
 }
 
 mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err) {
@@ -125,9 +176,13 @@ mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err)
     engine *e = mem_calloc(1, sizeof *e);
     if (!e) return fail(err, MICA_E_NOMEM, "engine: out of memory");
     TRY_GOTO(model_open(&e->m, cfg->g, err), done);
+    e->draft = cfg->draft && model_shape_of(e->m)->has_draft;
+    if (e->draft) model_draft_enable(e->m);
     plan_from(&e->p, e->m, cfg);
     TRY_GOTO(plan_check(&e->p, err), done);
     const model_shape *s = model_shape_of(e->m);
+    e->g = cfg->g;
+    e->kv_type = cfg->kv;
     e->n_seq = cfg->n_seq;
     e->n_ubatch = cfg->n_ubatch;
     e->row_max = row_max_of(cfg);
@@ -162,12 +217,21 @@ void engine_close(engine *e) {
         for (int g = 0; g < MODEL_PAGE_GROUPS; g++) dev_release(e->d, e->table[g]);
         dev_release(e->d, e->rows);
         dev_release(e->d, e->out_rows);
+        dev_release(e->d, e->draft_rows);
+        dev_release(e->d, e->h_rows);
+        dev_release(e->d, e->runs);
+        dev_release(e->d, e->state);
         dev_release(e->d, e->scratch);
         dev_release(e->d, e->logits);
     }
     mem_free(e->kv);
     mem_pages_free(e->logits_host);
     mem_free(e->out_rows_host);
+    mem_free(e->draft_rows_host);
+    mem_free(e->h_rows_host);
+    mem_free(e->pairs);
+    mem_free(e->runs_host);
+    mem_free(e->logs);
     model_close(e->m);
     dev_close(e->d);
     mem_free(e);
@@ -180,13 +244,183 @@ uint32_t engine_row_max(const engine *e) { return e->row_max; }
 uint32_t engine_ubatch(const engine *e) { return e->n_ubatch; }
 uint32_t engine_out_max(const engine *e) { return e->out_max; }
 
+/* The batch by sequence. */
+static uint32_t build_runs(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt) {
+    uint32_t n = 0;
+    for (uint32_t ir = 0; ir < n_row; ir++) {
+        row_run *last = n ? &e->runs_host[n - 1] : NULL;
+        bool same = last && last->seq == rows[ir].seq && (ir < n_prompt) == (last->row0 < n_prompt);
+        if (same) {
+            last->n_row++;
+            continue;
+        }
+        window_log *l = &e->logs[rows[ir].seq];
+        e->runs_host[n++] = (row_run){.row0 = ir, .n_row = 1, .seq = rows[ir].seq, .n_commit = l->n_commit, .bank = l->bank};
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        row_run *r = &e->runs_host[i];
+        r->window = r->row0 >= n_prompt && r->n_row > 1;
+        assert(!r->window || r->n_row <= WINDOW_MAX);
+    }
+    return n;
+}
+
+/* The runs happened: windows wait in their logs, to be applied whole unless engine_accept says less. */
+static void settle_runs(engine *e, uint32_t n_run) {
+    for (uint32_t i = 0; i < n_run; i++) {
+        const row_run *r = &e->runs_host[i];
+        window_log *l = &e->logs[r->seq];
+        *l = (window_log){.n_commit = r->window ? r->n_row : 0, .bank = r->window ? r->bank ^ 1u : r->bank, .row0 = r->row0};
+    }
+}
+
+void engine_log_get(const engine *e, int32_t seq, uint32_t *n_commit, uint32_t *bank) {
+    *n_commit = e->logs[seq].n_commit;
+    *bank = e->logs[seq].bank ^ 1u; // the half they were written to
+}
+
+void engine_log_set(engine *e, int32_t seq, uint32_t n_commit, uint32_t bank) {
+    e->logs[seq] = (window_log){.n_commit = n_commit, .bank = bank ^ 1u};
+}
+
+kv_type engine_kv_type(const engine *e) { return e->kv_type; }
+uint64_t engine_fingerprint(const engine *e) { return gguf_fingerprint(e->g); }
+
+mica_status engine_read(engine *e, void *host, const void *at, size_t n_bytes, mica_error *err) {
+    return dev_download(e->d, host, at, n_bytes, err);
+}
+
+mica_status engine_write(engine *e, void *at, const void *host, size_t n_bytes, mica_error *err) {
+    return dev_upload(e->d, at, host, n_bytes, err);
+}
+
+/* Pages [0, n_page) of one array of a layer, whose pages are page_bytes long. */
+static mica_status page_regions(int32_t seq, void *base, size_t page_bytes, const uint32_t slots[2],
+                                engine_region_fn *fn, void *user, mica_error *err) {
+    if (!base) return MICA_OK;
+    char *first = (char *)base + (size_t)(uint32_t)seq * slots[0] * page_bytes; // take_tables gives slots in order
+    return fn(user, first, slots[1] * page_bytes, err);
+}
+
+mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn *fn, void *user, mica_error *err) {
+    const model_shape *s = model_shape_of(e->m);
+    if (e->state) TRY(fn(user, (char *)e->state + (size_t)seq * engine_state_bytes(e), engine_state_bytes(e), err));
+    for (uint32_t il = 0; il < s->n_layer; il++) {
+        const kv_spec *k = &s->kv[il];
+        const kv_layer *l = &e->kv[il];
+        size_t heads = (size_t)k->n_head_kv * KV_PAGE, b = kv_value_bytes(e->kv_type);
+        uint64_t used = (n + KV_PAGE - 1) / KV_PAGE;
+        uint32_t slots[2] = {e->n_slot[k->group], e->n_slot[k->group]};
+        if (used < slots[1]) slots[1] = (uint32_t)used;
+        TRY(page_regions(seq, l->k, heads * k->d_k * b, slots, fn, user, err));
+        TRY(page_regions(seq, l->v, heads * k->d_v * b, slots, fn, user, err));
+        TRY(page_regions(seq, l->k_scale, heads * sizeof(float), slots, fn, user, err));
+        TRY(page_regions(seq, l->v_scale, heads * sizeof(float), slots, fn, user, err));
+    }
+    return MICA_OK;
+}
+
+static model_step step_of(const engine *e) {
+    model_step s = {.rows = e->rows, .out_rows = e->out_rows, .kv = e->kv, .logits = e->logits};
+    s.runs = e->runs;
+    s.state = e->state;
+    for (int g = 0; g < MODEL_PAGE_GROUPS; g++) s.pages[g] = (kv_pages){e->table[g], e->n_slot[g]};
+    return s;
+}
+
+mica_status engine_accept(engine *e, int32_t seq, uint32_t n, mica_error *err) {
+    window_log *l = &e->logs[seq];
+    if (n < l->n_commit) l->n_commit = n;
+    if (!e->draft) return MICA_OK;
+    model_step s = step_of(e);
+    return model_draft_keep(e->m, &s, seq, l->row0 + n - 1, err);
+}
+
+uint64_t engine_step_count(const engine *e) { return e->n_step; }
+
+int32_t engine_row_of(const engine *e, int32_t seq) { return (int32_t)e->logs[seq].row0; }
+
+bool engine_drafts(const engine *e) { return e->draft; }
+
+/* Uploads rows and runs the draft block; n_prompt of them are prompt role. */
+static mica_status run_draft(engine *e, const draft_row *rows, uint32_t n, uint32_t n_prompt, bool chain, mica_error *err) {
+    model_step t = step_of(e);
+    draft_step s = {.rows = e->draft_rows, .h_row = e->h_rows, .kv = e->kv, .pages = t.pages[KV_GROUP_FULL]};
+    s.logits = e->logits;
+    s.out_rows = e->out_rows;
+    s.chain = chain;
+    s.n_row = n;
+    s.n_prompt = n_prompt;
+    for (uint32_t i = 0; i < n; i++) {
+        e->draft_rows_host[i] = (row_info){.tok = rows[i].tok, .seq = rows[i].seq, .pos = rows[i].pos, .out = -1};
+        e->h_rows_host[i] = rows[i].h_row;
+        if (rows[i].h_row == DRAFT_KEPT && !chain) {
+            e->h_rows_host[i] = (int32_t)e->row_max + rows[i].seq;
+            TRY(model_draft_recall(e->m, &t, rows[i].seq, err));
+        }
+        if (rows[i].want) e->out_rows_host[s.n_out++] = (int32_t)i;
+    }
+    TRY(dev_upload(e->d, e->draft_rows, e->draft_rows_host, n * sizeof *e->draft_rows_host, err));
+    TRY(dev_upload(e->d, e->h_rows, e->h_rows_host, n * sizeof *e->h_rows_host, err));
+    if (s.n_out) TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
+    TRY(model_draft_forward(e->m, &s, err));
+    if (s.n_out == 0) return MICA_OK;
+    return dev_download(e->d, e->logits_host, e->logits,
+                        (size_t)s.n_out * model_shape_of(e->m)->n_vocab * sizeof(float), err);
+}
+
+mica_status engine_draft(engine *e, const draft_row *rows, uint32_t n, bool chain, mica_error *err) {
+    assert(e->draft && n > 0 && n <= e->row_max);
+    TRY(run_draft(e, rows, n, 0, chain, err));
+    return dev_sync(e->d, err);
+}
+
+/* The draft block reads the prompt too, a token behind: row q pairs its token with the output of position q - 1. */
+static mica_status draft_prompt(engine *e, const row_info *rows, uint32_t n_run, uint32_t n_prompt, mica_error *err) {
+    model_step t = step_of(e);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_run && e->runs_host[i].row0 < n_prompt; i++) {
+        const row_run *r = &e->runs_host[i];
+        for (uint32_t k = r->row0; k < r->row0 + r->n_row; k++) {
+            if (rows[k].pos == 0) continue;
+            e->pairs[n++] = (draft_row){.tok = rows[k].tok,
+                                        .seq = r->seq,
+                                        .pos = rows[k].pos - 1,
+                                        .h_row = k == r->row0 ? DRAFT_KEPT : (int32_t)k - 1};
+        }
+    }
+    if (n) TRY(run_draft(e, e->pairs, n, n, false, err));
+    for (uint32_t i = 0; i < n_run && e->runs_host[i].row0 < n_prompt; i++) {
+        const row_run *r = &e->runs_host[i];
+        TRY(model_draft_keep(e->m, &t, r->seq, r->row0 + r->n_row - 1, err));
+    }
+    return MICA_OK;
+}
+
+bool engine_has_state(const engine *e) { return e->state != NULL; }
+
+size_t engine_state_bytes(const engine *e) { return (size_t)model_shape_of(e->m)->state_floats * sizeof(float); }
+
+mica_status engine_state_save(engine *e, int32_t seq, void *host, mica_error *err) {
+    size_t n = engine_state_bytes(e);
+    assert(e->logs[seq].n_commit == 0);
+    return n ? dev_download(e->d, host, (char *)e->state + (size_t)seq * n, n, err) : MICA_OK;
+}
+
+mica_status engine_state_load(engine *e, int32_t seq, const void *host, mica_error *err) {
+    size_t n = engine_state_bytes(e);
+    e->logs[seq].n_commit = 0;
+    if (n == 0) return MICA_OK;
+    char *at = (char *)e->state + (size_t)seq * n;
+    return host ? dev_upload(e->d, at, host, n, err) : dev_zero(e->d, at, n, err);
+}
+
 mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt, mica_error *err) {
     assert(n_row > 0 && n_row <= e->row_max && n_prompt <= n_row);
     uint32_t n_vocab = model_shape_of(e->m)->n_vocab;
-    model_step s = {.rows = e->rows, .out_rows = e->out_rows, .kv = e->kv, .logits = e->logits};
+    model_step s = step_of(e);
     s.n_row = n_row;
     s.n_prompt = n_prompt;
-    for (int g = 0; g < MODEL_PAGE_GROUPS; g++) s.pages[g] = (kv_pages){e->table[g], e->n_slot[g]};
     for (uint32_t ir = 0; ir < n_row; ir++) {
         assert(rows[ir].seq >= 0 && (uint32_t)rows[ir].seq < e->n_seq && (uint32_t)rows[ir].pos < e->p.n_ctx);
         assert(rows[ir].tok >= 0 && (uint32_t)rows[ir].tok < n_vocab);
@@ -195,10 +429,15 @@ mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_
         e->out_rows_host[s.n_out++] = (int32_t)ir;
         s.n_out_prompt += ir < n_prompt;
     }
+    s.n_run = build_runs(e, rows, n_row, n_prompt);
     TRY(dev_upload(e->d, e->rows, rows, n_row * sizeof *rows, err));
+    TRY(dev_upload(e->d, e->runs, e->runs_host, s.n_run * sizeof *e->runs_host, err));
     if (s.n_out) TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
     TRY(model_forward(e->m, &s, err));
+    settle_runs(e, s.n_run);
+    e->n_step++;
     if (s.n_out) TRY(dev_download(e->d, e->logits_host, e->logits, (size_t)s.n_out * n_vocab * sizeof(float), err));
+    if (e->draft && n_prompt) TRY(draft_prompt(e, rows, s.n_run, n_prompt, err));
     return dev_sync(e->d, err);
 }
 

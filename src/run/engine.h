@@ -21,11 +21,10 @@ typedef struct engine_config {
     uint32_t n_ctx, n_seq, n_ubatch; // n_ctx 0: chosen by the plan
     kv_type kv;
     uint64_t ram_bytes; // cap; 0: what is free
+    bool draft;         // keep what the model's own draft block needs, when it has one
 } engine_config;
 
 typedef struct engine engine;
-
-enum { ENGINE_WINDOW_MAX = 8 }; // rows of one sequence in a decode step: a token and up to 7 drafts
 
 mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err); // MICA_E_FIT: with the numbers
 void engine_close(engine *e);                                                    // accepts NULL
@@ -39,8 +38,45 @@ uint32_t engine_row_max(const engine *e);   // rows of a step
 uint32_t engine_ubatch(const engine *e);    // rows of a prompt chunk, as configured
 uint32_t engine_out_max(const engine *e);   // rows of a step whose logits can be had
 
-/* rows[0, n_prompt) are prompt role, the rest token role. Every row's .seq, .pos, .tok is in range (asserted), .out is -1
+/* Rows of one sequence stand together, in rising position, and are of one role. Two or more token rows of a sequence are a
+ * window: a token and drafts after it, which engine_accept may take back. rows[0, n_prompt) are prompt role, the rest token role. Every row's .seq, .pos, .tok is in range (asserted), .out is -1
  * or counts up from 0 in row order. Waits for the logits. */
 mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt, mica_error *err);
+/* After a step with token rows of `seq`: only its first n happened. Must be called before the next step of the sequence. */
+mica_status engine_accept(engine *e, int32_t seq, uint32_t n, mica_error *err);
+/* Counts steps: rows of the last step can be named in draft_rows only while this has not moved. */
+uint64_t engine_step_count(const engine *e);
+int32_t engine_row_of(const engine *e, int32_t seq); // first row of the sequence in its last step
+
+/* One pair for the draft block: token `tok` at position pos + 1 with the trunk's output at pos. */
+typedef struct draft_row {
+    int32_t tok, seq, pos;
+    int32_t h_row; // row of the last step, or DRAFT_KEPT: the sequence's last accepted row
+    bool want;     // its logits are wanted
+} draft_row;
+enum { DRAFT_KEPT = -1 };
+
+bool engine_drafts(const engine *e); // the model has a draft block and the configuration wants it
+/* Runs the draft block over n rows; logits of the wanted ones are engine_logits(e, 0), (e, 1) ... chain: each row continues
+ * the wanted row of the same index of the call before, whose own output stands for h. */
+mica_status engine_draft(engine *e, const draft_row *rows, uint32_t n, bool chain, mica_error *err);
+/* Recurrent state is gone with the positions: before a sequence goes back to position 0 it is cleared; to an earlier
+ * position it can go only by a snapshot. */
+bool engine_has_state(const engine *e);
+size_t engine_state_bytes(const engine *e);                                         // of a snapshot; 0: none needed
+mica_status engine_state_save(engine *e, int32_t seq, void *host, mica_error *err); // not after an unfinished window
+mica_status engine_state_load(engine *e, int32_t seq, const void *host, mica_error *err); // host NULL: the empty state
+/* Rows of the last window that the state has still to take in, and the log half they are in: with the regions below they
+ * are all there is to know of a sequence. */
+void engine_log_get(const engine *e, int32_t seq, uint32_t *n_commit, uint32_t *bank);
+void engine_log_set(engine *e, int32_t seq, uint32_t n_commit, uint32_t bank);
+/* Every stretch of device memory that holds the first n positions of a sequence: recurrent state, then cache pages. */
+typedef mica_status engine_region_fn(void *user, void *at, size_t n_bytes, mica_error *err);
+mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn *fn, void *user, mica_error *err);
+mica_status engine_read(engine *e, void *host, const void *at, size_t n_bytes, mica_error *err);
+mica_status engine_write(engine *e, void *at, const void *host, size_t n_bytes, mica_error *err);
+kv_type engine_kv_type(const engine *e);
+uint64_t engine_fingerprint(const engine *e); // of the model file
+uint32_t engine_snapshots(const engine *e); // how many of a sequence the plan has room for; 0 without state
 const float *engine_logits(const engine *e, uint32_t out); // borrowed until the next step
 #endif

@@ -37,6 +37,27 @@ mica_status session_append(session *s, int32_t id, mica_error *err);
 /* One token for each of n sessions of one engine, in one step. */
 mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n, mica_error *err);
 
+/* A window: ids[0] is the next token, the rest are drafts after it, n <= WINDOW_MAX. All are appended for now; the logits
+ * after the i-th are session_window_logits(s, i). session_accept then keeps the first n_keep >= 1 and takes back the rest;
+ * it must come before anything else. */
+mica_status session_window(session *s, const int32_t *ids, uint32_t n, mica_error *err);
+const float *session_window_logits(const session *s, uint32_t i); // borrowed until the next step of the engine
+mica_status session_accept(session *s, uint32_t n_keep, mica_error *err);
+
+/* Drafts what may come after `next`, which follows the session's last token and is not appended yet. */
+typedef struct session_draft_args {
+    int32_t next;
+    uint32_t n_max; // < WINDOW_MAX
+    /* Chooses a draft from the block's logits for position pos; false ends the draft there. */
+    bool (*pick)(void *user, const float *logits, uint64_t pos, int32_t *id);
+    void *user;
+} session_draft_args;
+/* With the model's own block. *n_draft is 0 when there is none. Call it right after session_accept or session_sync, so
+ * that the outputs of the accepted rows are still there. */
+mica_status session_draft(session *s, const session_draft_args *a, int32_t *drafts, uint32_t *n_draft, mica_error *err);
+/* By looking up the last tokens in the session's own text: what followed them there. No model is asked. */
+uint32_t session_lookup(const session *s, int32_t next, uint32_t n_max, int32_t *drafts);
+
 /* Forgets everything: the next sync reads all of its ids. */
 void session_clear(session *s);
 

@@ -15,7 +15,7 @@ static uint64_t kv_bytes(const plan_request *r, uint64_t n_ctx) {
 
 /* The longest context whose cache fits beside `fixed`, in whole pages; 0: none. */
 static uint64_t longest_ctx(const plan_request *r, uint64_t limit, uint64_t fixed) {
-    uint64_t per = r->kv_token_bytes * r->n_seq, base = fixed + r->kv_fixed_bytes * r->n_seq;
+    uint64_t per = r->kv_token_bytes * r->n_seq, base = fixed + (r->kv_fixed_bytes + r->state_bytes) * r->n_seq;
     if (limit < base) return 0;
     if (per == 0) return r->n_ctx_train;
     return (limit - base) / per / PLAN_PAGE * PLAN_PAGE;
@@ -32,7 +32,8 @@ void plan_make(plan *p, const plan_request *r) {
     if (kind > r->n_ctx_train) kind = r->n_ctx_train;
     p->n_ctx = r->n_ctx ? r->n_ctx : (uint32_t)kind;
     uint64_t kv = kv_bytes(r, p->n_ctx);
-    p->need_bytes = kv + r->scratch_bytes;
+    uint64_t state = r->state_bytes * r->n_seq;
+    p->need_bytes = kv + state + r->scratch_bytes;
     p->fits = p->need_bytes <= p->ram_limit;
     p->nearest_ctx = p->fits ? 0 : (uint32_t)(most > r->n_ctx_train ? r->n_ctx_train : most);
     uint64_t left = p->fits ? p->ram_limit - p->need_bytes : 0, dense = r->weight_bytes - r->expert_bytes;
@@ -47,6 +48,7 @@ void plan_make(plan *p, const plan_request *r) {
     p->item[PLAN_RAM][PLAN_EXPERTS] = (plan_item){ram_experts, p->n_expert_ram};
     p->item[PLAN_SSD][PLAN_EXPERTS] = (plan_item){r->expert_bytes - ram_experts, p->n_expert_ssd};
     p->item[PLAN_RAM][PLAN_KV] = (plan_item){kv, r->n_seq};
+    p->item[PLAN_RAM][PLAN_STATE] = (plan_item){state, r->n_seq};
     p->item[PLAN_RAM][PLAN_SCRATCH] = (plan_item){r->scratch_bytes, 1};
 }
 

@@ -25,7 +25,8 @@ typedef struct plan_request {
     uint64_t expert_bytes;        // of these, experts
     uint64_t n_expert;            // over all layers
     uint64_t kv_token_bytes;      // of one position of one sequence, full-context layers
-    uint64_t kv_fixed_bytes;      // of one sequence: windows and recurrent state
+    uint64_t kv_fixed_bytes;      // of one sequence: layers with a window
+    uint64_t state_bytes;         // of one sequence: recurrent state
     uint64_t scratch_bytes;
     uint32_t n_seq, n_ctx_train;
     uint32_t n_ctx;               // 0: choose

@@ -12,6 +12,7 @@ Last line: N passed, N failed, N skipped."""
 
 import argparse
 import concurrent.futures
+import fnmatch
 import functools
 import os
 import re
@@ -121,6 +122,12 @@ class Tree:
     def text(self, f):
         with open(os.path.join(self.root, f), encoding="utf-8", errors="surrogateescape", newline="") as fh:
             return fh.read()
+
+    def first_line(self, f):
+        """The #! line of a script, "" of any other file."""
+        with open(os.path.join(self.root, f), "rb") as fh:
+            line = fh.readline(80)
+        return line.decode("ascii", "replace").strip() if line.startswith(b"#!") else ""
 
     @functools.lru_cache(maxsize=None)
     def code(self, f):
@@ -449,6 +456,8 @@ def headers(t):
 
     def compile_alone(job):
         f, cc = job
+        if f.endswith("_avx2.h"):  # intrinsics: as the Makefile compiles *_avx2.c
+            cc = cc + ["-mavx2", "-mfma", "-mf16c"]
         src = f'#include "{f}"\ntypedef int lint_alone;\n'  # never an empty translation unit
         r = subprocess.run(cc + flags + ["-I.", "-"], input=src, text=True, capture_output=True, cwd=t.root)
         first = next((x for x in r.stderr.splitlines() if "error" in x), r.stderr.strip()[:200])
@@ -574,6 +583,59 @@ def tidy_space(t):
 
 
 @rule
+def documents(t):
+    """Files that documents and comments name exist: `src/x/y.c`, `y.c` in .md files, docs/X.md anywhere."""
+    names = {os.path.basename(f) for f in t.files}
+    folders = {f[: m.start()] for f in t.files for m in re.finditer("/", f)}
+    tops = "src/|include/|docs/|tests/|tools/|bench/|examples/"
+    for f in t.files:
+        if not f.endswith(TEXT) or f.startswith(("tests/fixtures/", "tests/lint/")):
+            continue
+        for n, line in enumerate(t.text(f).split("\n"), 1):
+            words = re.findall(r"\bdocs/\w+\.md", line)
+            if f.endswith(".md"):
+                words += re.findall(r"`([\w./*-]+\.(?:c|h|cuh|py|sh|md)|(?:%s)[\w./*-]*)`" % tops, line)
+            for word in (w[2:] if w.startswith("./") else w for w in words):
+                if "*" in word:
+                    good = bool(fnmatch.filter(t.files, word))
+                else:
+                    good = "/" not in word and word in names or word in t.files or word.rstrip("/") in folders
+                if not good and not t.allowed("documents", f"{f}:{word}"):
+                    yield f, n, f"{word} does not exist"
+
+
+@rule
+def shell(t):
+    """Shell scripts pass shellcheck."""
+    files = [f for f in t.files if f.endswith(".sh") or t.first_line(f).endswith(("bash", "/sh"))]
+    if not files:
+        return
+    if not shutil.which("shellcheck"):
+        raise Skip("no shellcheck")
+    r = subprocess.run(["shellcheck", "-x", "-f", "gcc", *files], capture_output=True, text=True, cwd=t.root)
+    for line in r.stdout.splitlines():
+        path, n, _, why = line.split(":", 3)
+        yield path, int(n), why.strip()
+
+
+@rule
+def scripts(t):
+    """Every test script stands in tests/scripts.txt, so that none is forgotten; what stands there exists."""
+    listed = {}
+    for n, (kind, command) in t.table("tests/scripts.txt", 2):
+        listed[command.split()[0]] = n
+        if kind not in ("python", "golden", "oracle"):
+            yield "tests/scripts.txt", n, f"no kind {kind}"
+    for f in t.under("tests", ext=".py"):
+        is_test = re.search(r"passed, .*failed", t.text(f)) and "__main__" in t.text(f)
+        if is_test and f not in listed and not f.startswith("tests/lint/"):
+            yield f, 1, "no line in tests/scripts.txt"
+    for f, n in listed.items():
+        if f not in t.files:
+            yield "tests/scripts.txt", n, f"{f} does not exist"
+
+
+@rule
 def private_paths(t):
     """No path of somebody's machine."""
     rx = re.compile(r"(?<![\w.$}/-])/(?:work|root|Users|home/[a-z]\w*|tmp/[\w-])[\w/.-]*")
@@ -606,7 +668,7 @@ class Skip(Exception):
 
 
 def run(root, only=None):
-    """Findings of every rule: {name: [(path, line, why)] or Skip}; `exceptions` needs the others, so it is last."""
+    """Findings of every rule: {name: [(path, line, why)] or Skip}. `exceptions` comes after all it judges."""
     t = Tree(root)
     out = {}
     for name, fn in RULES.items():

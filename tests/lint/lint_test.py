@@ -9,6 +9,7 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lint  # noqa: E402
 
+SCRIPT = '"""Does x."""\nif __name__ == "__main__":\n    print("1 passed, 0 failed, 0 skipped")\n'
 HEAD = "/* Head. */\n"
 
 
@@ -284,6 +285,34 @@ CASES = [
     ("tidy-space", "trailing", {"src/run/a.c": HEAD + "int x; \n"}, "trailing"),
     ("tidy-space", "tab", {"src/run/a.c": HEAD + "\tint x;\n"}, "tab"),
     ("tidy-space", "clean", {"src/run/a.c": HEAD + "    int x;\n"}, None),
+    (
+        "scripts",
+        "listed",
+        {"tests/run/a_test.py": SCRIPT, "tests/scripts.txt": "golden tests/run/a_test.py @B@\n"},
+        None,
+    ),
+    ("documents", "gone", {"docs/A.md": "See `src/run/a.c`.\n"}, "src/run/a.c does not exist"),
+    ("documents", "gone, short", {"docs/A.md": "See `a.c`.\n"}, "a.c does not exist"),
+    ("documents", "gone, in a comment", {"src/run/a.c": "/* See docs/B.md. */\n"}, "docs/B.md does not"),
+    (
+        "documents",
+        "there",
+        {
+            "docs/A.md": "`src/run/a.c`, `a.c`, `src/run`, `src/run/*.c`, `docs/`, `build/mica`, `make`\n",
+            "src/run/a.c": "/* As docs/A.md says. */\n",
+        },
+        None,
+    ),
+    ("shell", "unquoted", {"bench/a.sh": "#!/bin/sh\n# x\nrm $1\n"}, "SC2086"),
+    ("shell", "clean", {"bench/a.sh": '#!/bin/sh\n# x\nrm "$1"\n'}, None),
+    ("scripts", "not listed", {"tests/run/a_test.py": SCRIPT}, "no line in tests/scripts.txt"),
+    ("scripts", "gone", {"tests/scripts.txt": "python tests/run/a_test.py\n"}, "does not exist"),
+    (
+        "scripts",
+        "no such kind",
+        {"tests/run/a_test.py": SCRIPT, "tests/scripts.txt": "x tests/run/a_test.py\n"},
+        "no kind x",
+    ),
     (
         "private-paths",
         "a home",

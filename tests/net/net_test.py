@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """pull, list, rm and resolve against a server on loopback that misbehaves in every way reported or feared.
 
-    tests/net/net_test.py [BUILD] [WORD]    BUILD: folder with tests/net/net_main; WORD: only cases that hold it
+    tests/net/net_test.py [BUILD] [WORD]    BUILD: folder with net_main; WORD: only cases that hold it
 Prints ok, FAILED or skip for each case; last line: N passed, N failed, N skipped."""
 
 import concurrent.futures
@@ -956,8 +956,7 @@ def broken_manifest_is_no_model(w):
         assert all(not r["complete"] for r in json.loads(w.good("list"))), text
     with open(manifest, "w") as f:
         f.write('{"name":"x","files":[{"name":"../../../../evil","bytes":4}]}')
-    rc, _, errors = w.run("list")
-    assert rc == NETWORK and "not a name that may become a file here" in errors, (rc, errors)
+    assert all(not r["complete"] for r in json.loads(w.good("list")))
     os.unlink(manifest)
     w.has(w.good("pull", s.url + "/A.gguf"), data)
 

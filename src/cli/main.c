@@ -1,0 +1,50 @@
+/* mica: the program. Reads the command line, runs one command, and turns its status into one line and an exit
+ * code. */
+#include "cli/exit.h"
+#include "cli/help.h"
+#include "cli/term.h"
+
+#include "base/status.h"
+
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <signal.h>
+#include <string.h>
+
+/* What could not be written to standard output, as a status. A reader that went away is no error of ours. */
+static mica_status check_output(mica_error *err) {
+    const int why = term_flush() ? 0 : term_output_error();
+    if (why == 0 || why == EPIPE) return MICA_OK;
+    const bool full = why == ENOSPC || why == EDQUOT || why == EFBIG;
+    return fail(err, full ? MICA_E_NETWORK : MICA_E_IO, "standard output: write: %s", strerror(why));
+}
+
+static mica_status dispatch(int argc, char **argv, mica_error *err) {
+    options o;
+    TRY(options_parse(&o, argc, argv, err));
+    mica_status st = MICA_OK;
+    if (o.help && o.command->id != CMD_HELP)
+        help_page(stdout, o.command);
+    else
+        st = o.command->run(&o, err);
+    options_fini(&o);
+    return st;
+}
+
+int main(int argc, char **argv) {
+    interrupt_install();
+    // Character classes only: numbers are always written with a point.
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
+    term_init();
+    mica_error err = {0};
+    mica_status st = dispatch(argc, argv, &err);
+    if (st == MICA_OK) st = check_output(&err);
+    if (term_output_error() == EPIPE) { // end as any filter whose reader left
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    if (st != MICA_OK && st != MICA_E_CANCELLED) term_error(&err);
+    return exit_code(st);
+}

@@ -1,0 +1,144 @@
+/* Opening models and reading input. */
+#include "cli/open.h"
+
+#include "base/clock.h"
+#include "cli/exit.h"
+#include "cli/term.h"
+#include "mica_tools.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+mica_status open_path(char **path, const options *o, mica_error *err) {
+    *path = NULL;
+    if (o->model && o->hf) return fail(err, MICA_E_ARG, "-hf: given beside -m: one of them says which model");
+    if (o->model) return mica_resolve(path, o->model, err);
+    if (!o->hf) return fail(err, MICA_E_ARG, "-m: missing: name a GGUF file or a pulled model");
+    strbuf what = {0};
+    progress bar = {0};
+    if (strncmp(o->hf, "hf:", 3) != 0) strbuf_puts(&what, "hf:");
+    strbuf_puts(&what, o->hf);
+    interrupt_set_mode(INTERRUPT_WINDS_UP); // the part that came is kept in order
+    mica_status st = mica_pull(path,
+                               &(mica_pull_options){.what = strbuf_cstr(&what),
+                                                    .cancel = interrupt_flag(),
+                                                    .progress = progress_show,
+                                                    .progress_user = &bar},
+                               err);
+    interrupt_set_mode(INTERRUPT_ENDS);
+    progress_end(&bar);
+    strbuf_fini(&what);
+    return st;
+}
+
+/* llama.cpp's -ngl: 0 keeps everything on the CPU, which is a device here. */
+static mica_status device_of(const char **device, const options *o, mica_error *err) {
+    *device = o->device;
+    if (o->gpu_layers < 0) return MICA_OK;
+    if (o->gpu_layers > 0)
+        return fail(err, MICA_E_DEVICE,
+                    "-ngl: %lld: no card can be used: this build runs models on the CPU only",
+                    (long long)o->gpu_layers);
+    if (!o->device) *device = "cpu";
+    return MICA_OK;
+}
+
+mica_status open_load_options(mica_load_options *lo, const options *o, const char *path, mica_error *err) {
+    *lo = (mica_load_options){
+        .path = path,
+        .isa = o->isa,
+        .n_thread = (int)o->threads,
+        .n_ctx = (uint32_t)o->context,
+        .n_seq = (uint32_t)o->parallel,
+        .n_ubatch = (uint32_t)o->ubatch,
+        .kv = (mica_kv_type)o->kv,
+        .ram_bytes = o->ram,
+        .exact = o->exact,
+        .cancel = interrupt_flag(),
+    };
+    return device_of(&lo->device, o, err);
+}
+
+static mica_status load(opened *out, mica_load_options *lo, mica_error *err) {
+    progress bar = {0};
+    lo->progress = progress_show;
+    lo->progress_user = &bar;
+    const uint64_t start = clock_ns();
+    mica_status st = mica_model_load(&out->model, lo, err);
+    out->load_ms = clock_ms_since(start);
+    progress_end(&bar);
+    if (st == MICA_OK) mica_model_get_info(out->model, &out->info);
+    return st;
+}
+
+mica_status open_model(opened *out, const options *o, const mica_load_options *wanted, mica_error *err) {
+    mica_status st = MICA_OK;
+    char *path = NULL;
+    mica_load_options lo;
+    *out = (opened){0};
+    if (wanted) {
+        lo = *wanted;
+    } else {
+        TRY_GOTO(open_path(&path, o, err), done);
+        TRY_GOTO(open_load_options(&lo, o, path, err), done);
+    }
+    TRY_GOTO(load(out, &lo, err), done);
+    TRY_GOTO(mica_session_new(&out->session, out->model, err), done);
+done:
+    mica_text_free(path);
+    if (st != MICA_OK) open_close(out);
+    return st;
+}
+
+mica_status open_text(opened *out, const options *o, mica_error *err) {
+    char *path;
+    *out = (opened){0};
+    TRY(open_path(&path, o, err));
+    mica_load_options lo = {.path = path, .text_only = true, .cancel = interrupt_flag()};
+    mica_status st = load(out, &lo, err);
+    mica_text_free(path);
+    return st;
+}
+
+void open_close(opened *x) {
+    mica_session_free(x->session);
+    mica_model_free(x->model);
+    *x = (opened){0};
+}
+
+/* ---- Input ---- */
+
+enum { INPUT_MAX_BYTES = 256 << 20 };
+
+mica_status input_read(strbuf *out, const char *path, mica_error *err) {
+    mica_status st = MICA_OK;
+    const bool is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "standard input" : path;
+    char block[1 << 15];
+    const int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail(err, MICA_E_IO, "%s: open: %s", name, strerror(errno));
+    for (;;) {
+        const ssize_t n = read(fd, block, sizeof block);
+        if (n == 0) break;
+        if (interrupt_signal()) {
+            st = fail(err, MICA_E_CANCELLED, "%s: read: interrupted", name);
+            break;
+        }
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            st = fail(err, MICA_E_IO, "%s: read: %s", name, strerror(errno));
+            break;
+        }
+        strbuf_put(out, block, (size_t)n);
+        if (out->n > INPUT_MAX_BYTES) {
+            st = fail(err, MICA_E_ARG, "%s: over 256 MiB: no context holds so much", name);
+            break;
+        }
+    }
+    if (!is_stdin) close(fd);
+    if (st == MICA_OK && out->failed)
+        st = fail(err, MICA_E_NOMEM, "%s: %zu bytes: out of memory", name, out->n);
+    return st;
+}

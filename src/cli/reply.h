@@ -1,0 +1,65 @@
+/* An answer on its way from tokens to text: whole UTF-8, thinking told apart from the answer, stop strings
+ * held back.
+ *
+ *     reply_begin(r, prompt_text);                  // which may have opened the thinking already
+ *     reply_put(r, id) ...  reply_end(r);           // the sink gets pieces; false from reply_put: a stop
+ * string came
+ *
+ * Pieces come in order and joined are the generated text: thinking's marks and the white space around them
+ * are pieces of their own, so that a caller may leave them out. Nothing of a matched stop string is ever
+ * given; text that could still become one is kept until it cannot. Threads: one owner. */
+#ifndef MICA_CLI_REPLY_H
+#define MICA_CLI_REPLY_H
+
+#include "base/str.h"
+#include "mica.h"
+
+typedef enum reply_part {
+    PART_ANSWER,
+    PART_THINKING,
+    PART_MARK, // <think>, </think> and white space around them
+} reply_part;
+
+typedef void reply_sink(void *user, reply_part part, const char *text, size_t n);
+
+/* Looks for stop strings in text that comes in pieces. */
+typedef struct stopper {
+    const char *const *stops; // borrowed
+    size_t n_stop;
+    strbuf held; // what could still become a stop string
+} stopper;
+/* Gives what can be given of held + text as a prefix of *out (borrowed until the next call), true when a stop
+ * string came: then what was before it is given, and nothing more will be. */
+bool stopper_put(stopper *s, const char *text, size_t n, slice *out);
+
+typedef struct reply {
+    mica_text_stream *text; // owned
+    bool split;             // tell thinking apart; false for raw text
+    int state;
+    strbuf held; // of the splitter: could still become a mark, or white space that may belong to one
+    stopper stop;
+    bool stopped;
+    reply_sink *sink;
+    void *user;
+} reply;
+
+typedef struct reply_options {
+    const mica_model *model; // borrowed
+    bool raw;
+    const char *const *stops; // borrowed
+    size_t n_stop;
+    reply_sink *sink;
+    void *user;
+} reply_options;
+
+mica_status reply_init(reply *r, const reply_options *opt, mica_error *err);
+void reply_fini(reply *r);
+
+/* prompt: what the model was given, NULL for raw text. */
+void reply_begin(reply *r, const char *prompt);
+bool reply_put(reply *r, int32_t id);
+void reply_end(reply *r);
+bool reply_put_text(reply *r, const char *text, size_t n); // the same two below the tokens, on whole UTF-8
+void reply_flush(reply *r);
+bool reply_holds_text(const reply *r); // is anything kept back between tokens?
+#endif

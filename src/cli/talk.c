@@ -1,0 +1,267 @@
+/* One conversation. The messages are the truth: each question is rendered from all of them, and the session
+ * finds out by itself how much of that it has read already. */
+#include "cli/talk.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "cli/exit.h"
+#include "cli/print.h"
+#include "cli/speak.h"
+#include "cli/term.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { DRAFT_DEFAULT = 4, PENALTY_LAST_N_DEFAULT = 64 };
+
+/* ---- What the flags ask for ---- */
+
+static uint64_t random_seed(void) {
+    uint32_t seed = 0; // 32 bits: short enough to type again
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = 1;
+    return seed;
+}
+
+static void sampling_of(talk *t, const options *o) {
+    mica_sampling *s = &t->sampling;
+    *s = t->model->info.sampling;
+    if (OPTION_SEEN(o, temp)) s->temperature = (float)o->temp;
+    if (OPTION_SEEN(o, top_k)) s->top_k = (int32_t)o->top_k;
+    if (OPTION_SEEN(o, top_p)) s->top_p = (float)o->top_p;
+    if (OPTION_SEEN(o, min_p)) s->min_p = (float)o->min_p;
+    if (OPTION_SEEN(o, repeat_penalty)) s->repeat_penalty = (float)o->repeat_penalty;
+    if (OPTION_SEEN(o, presence_penalty)) s->presence_penalty = (float)o->presence_penalty;
+    if (OPTION_SEEN(o, frequency_penalty)) s->frequency_penalty = (float)o->frequency_penalty;
+    if (OPTION_SEEN(o, repeat_last_n))
+        s->penalty_last_n = (int32_t)o->repeat_last_n;
+    else if (s->penalty_last_n == 0)
+        s->penalty_last_n = PENALTY_LAST_N_DEFAULT; // a penalty that looks nowhere is none
+    t->seed_is_random = o->seed < 0;
+    s->seed = t->seed_is_random ? random_seed() : (uint64_t)o->seed;
+}
+
+static mica_status draft_of(talk *t, const options *o, mica_error *err) {
+    const bool has_draft = t->model->info.has_draft;
+    t->n_draft = has_draft ? DRAFT_DEFAULT : 0;
+    if (OPTION_SEEN(o, draft)) t->n_draft = (int32_t)o->draft;
+    if (!has_draft && (t->n_draft > 0 || OPTION_SEEN(o, draft_min_p)))
+        return fail(err, MICA_E_ARG, "%s: this model has no draft block: nothing can be drafted",
+                    t->n_draft > 0 ? "--draft" : "--draft-min-p");
+    return MICA_OK;
+}
+
+static mica_status template_flags(talk *t, const options *o, mica_error *err) {
+    const char *flag = o->system   ? "--system"
+                       : o->think  ? "--think"
+                       : o->kwargs ? "--chat-template-kwargs"
+                                   : NULL;
+    t->raw = o->raw;
+    if (!o->raw && !t->model->info.has_template) {
+        t->raw = true;
+        term_note("the model has no chat template: the prompt goes in as it is");
+    }
+    if (t->raw && flag) return fail(err, MICA_E_ARG, "%s: there is no chat template to hand it to", flag);
+    if (o->think && !t->model->info.has_thinking)
+        term_note("--think: this model's template knows no thinking");
+    return MICA_OK;
+}
+
+mica_status talk_init(talk *t, opened *model, const options *o, mica_error *err) {
+    *t = (talk){.model = model, .o = o, .think = o->think, .messages = json_array()};
+    mica_status st = t->messages ? MICA_OK : fail(err, MICA_E_NOMEM, "conversation: out of memory");
+    sampling_of(t, o);
+    if (st == MICA_OK) st = draft_of(t, o, err);
+    if (st == MICA_OK) st = template_flags(t, o, err);
+    if (st == MICA_OK && o->system) st = talk_set_system(t, o->system, err);
+    if (st != MICA_OK) talk_fini(t);
+    return st;
+}
+
+void talk_fini(talk *t) {
+    json_decref(t->messages);
+    mem_free(t->think_owned);
+    *t = (talk){0};
+}
+
+/* ---- Messages ---- */
+
+static mica_status add_message(talk *t, const char *role, const char *text, size_t n, mica_error *err) {
+    if (!utf8_valid(text, n))
+        return fail(err, MICA_E_ARG, "%s message: not UTF-8: --raw takes bytes as they are", role);
+    json_t *m = json_pack("{s:s, s:s%}", "role", role, "content", text, n);
+    if (!m || json_array_append_new(t->messages, m) != 0)
+        return fail(err, MICA_E_NOMEM, "%s message: %zu bytes: out of memory", role, n);
+    return MICA_OK;
+}
+
+static const char *role_at(const talk *t, size_t i) {
+    const char *role = json_string_value(json_object_get(json_array_get(t->messages, i), "role"));
+    return role ? role : "";
+}
+
+static void cut_messages(talk *t, size_t n) {
+    while (json_array_size(t->messages) > n) json_array_remove(t->messages, json_array_size(t->messages) - 1);
+}
+
+void talk_clear(talk *t) {
+    cut_messages(t, strcmp(role_at(t, 0), "system") == 0 ? 1 : 0);
+}
+
+mica_status talk_set_system(talk *t, const char *text, mica_error *err) {
+    if (strcmp(role_at(t, 0), "system") == 0) json_array_remove(t->messages, 0);
+    if (!text[0]) return MICA_OK;
+    const size_t n = json_array_size(t->messages);
+    TRY(add_message(t, "system", text, strlen(text), err));
+    json_t *m = json_incref(json_array_get(t->messages, n)); // it came last and belongs first
+    json_array_remove(t->messages, n);
+    json_array_insert_new(t->messages, 0, m);
+    return MICA_OK;
+}
+
+mica_status talk_set_think(talk *t, const char *think, mica_error *err) {
+    char *copy = mem_strdup(think);
+    if (!copy) return fail(err, MICA_E_NOMEM, "/think: out of memory");
+    mem_free(t->think_owned);
+    t->think = t->think_owned = copy;
+    return MICA_OK;
+}
+
+/* ---- One answer ---- */
+
+static mica_status encode(const talk *t, const char *raw_text, size_t n, mica_ids *ids, char **prompt,
+                          mica_error *err) {
+    if (t->raw) return mica_tokenize(t->model->model, raw_text, n, true, true, ids, err);
+    char *json = json_dumps(t->messages, JSON_COMPACT);
+    if (!json) return fail(err, MICA_E_NOMEM, "conversation: out of memory");
+    const mica_chat_options chat = {.kwargs_json = t->o->kwargs, .think = t->think};
+    mica_status st = mica_encode_chat(t->model->model, json, &chat, ids, prompt, err);
+    free(json); // jansson's own
+    return st;
+}
+
+static const char *finish_name(mica_finish f) {
+    return f == MICA_FINISH_LENGTH ? "length" : f == MICA_FINISH_CANCELLED ? "cancelled" : "stop";
+}
+
+static double per_second(uint64_t n, double ms) {
+    return ms > 0 ? (double)n * 1000 / ms : 0;
+}
+
+/* The last line of `run --json`. */
+static mica_status put_done(const talk *t, const speaker *s, const answer *a, mica_error *err) {
+    const mica_stats *x = &a->stats;
+    json_t *ids = json_array();
+    for (size_t i = 0; i < s->n_ids; i++) json_array_append_new(ids, json_integer(s->ids[i]));
+    json_t *v = json_pack(
+        "{s:s, s:I, s:I, s:o, s:s%, s:s, s:{s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I}, s:{s:f, s:I, s:I, "
+        "s:I}}", //
+        "type", "done", "prompt_tokens", (json_int_t)a->n_prompt, "cached_tokens", (json_int_t)x->n_cached,
+        "ids", ids, "text", strbuf_cstr(&s->all), s->all.n, "finish_reason", finish_name(a->finish), //
+        "timings", "load_ms", t->model->load_ms, "prompt_ms", x->prompt_ms, "prompt_tps",
+        per_second(a->n_prompt - x->n_cached, x->prompt_ms), "decode_ms", x->decode_ms, "decode_tps",
+        per_second(x->n_generated, x->decode_ms), //
+        "draft", "windows", (json_int_t)x->draft_windows, "drafted", (json_int_t)x->n_drafted, "accepted",
+        (json_int_t)x->n_accepted, //
+        "experts", "hit_rate", x->expert_hit_rate, "link_bytes", (json_int_t)x->link_bytes, "cpu_bytes",
+        (json_int_t)x->cpu_bytes, "ssd_bytes", (json_int_t)x->ssd_bytes);
+    if (!v) return fail(err, MICA_E_NOMEM, "result: out of memory");
+    print_json(v);
+    json_decref(v);
+    return MICA_OK;
+}
+
+static mica_status generate(talk *t, speaker *s, const mica_ids *ids, answer *out, mica_error *err) {
+    const mica_generate_options g = {
+        .sampling = &t->sampling,
+        .n_predict = (int32_t)t->o->predict,
+        .n_draft = t->n_draft,
+        .draft_min_p = (float)t->o->draft_min_p,
+        .ignore_end = t->o->ignore_end,
+        .cancel = interrupt_flag(),
+        .progress = progress_show,
+        .progress_user = &s->bar,
+    };
+    mica_status st = mica_generate(t->model->session, ids->ids, ids->n, &g, speaker_token, s, &out->finish,
+                                   &out->stats, err);
+    if (st == MICA_E_CANCELLED) {
+        out->finish = MICA_FINISH_CANCELLED;
+        st = MICA_OK;
+    }
+    if (s->reply.stopped) out->finish = MICA_FINISH_STOP;
+    const bool had_enough = g.n_predict >= 0 && out->stats.n_generated >= (uint64_t)g.n_predict;
+    out->is_full = out->finish == MICA_FINISH_LENGTH && !had_enough;
+    speaker_end(s);
+    if (st == MICA_OK && s->all.failed)
+        st = fail(err, MICA_E_NOMEM, "answer: %zu bytes: out of memory", s->all.n);
+    return st;
+}
+
+static mica_status keep_answer(talk *t, const speaker *s, mica_error *err) {
+    if (t->raw) return MICA_OK;
+    TRY(add_message(t, "assistant", strbuf_cstr(&s->answer), s->answer.n, err));
+    if (s->thinking.n == 0) return MICA_OK;
+    // Templates that want earlier thinking find it here, the others ignore it.
+    json_object_set_new(json_array_get(t->messages, json_array_size(t->messages) - 1), "reasoning_content",
+                        json_stringn(s->thinking.p, s->thinking.n));
+    return MICA_OK;
+}
+
+static mica_status answer_now(talk *t, const char *raw_text, size_t n, answer *out, mica_error *err) {
+    mica_status st = MICA_OK;
+    mica_ids ids = {0};
+    char *prompt = NULL;
+    speaker s = {0};
+    *out = (answer){0};
+    TRY_GOTO(encode(t, raw_text, n, &ids, &prompt, err), done);
+    if (ids.n == 0)
+        TRY_GOTO(fail(err, MICA_E_ARG, "prompt: empty: the model needs at least one token"), done);
+    out->n_prompt = ids.n;
+    TRY_GOTO(speaker_init(&s, t->model->model, &t->o->stop, t->raw, t->o->json, err), done);
+    reply_begin(&s.reply, prompt);
+    TRY_GOTO(generate(t, &s, &ids, out, err), done);
+    if (t->o->json) TRY_GOTO(put_done(t, &s, out, err), done);
+    TRY_GOTO(keep_answer(t, &s, err), done);
+done:
+    speaker_fini(&s);
+    mica_text_free(prompt);
+    mica_ids_free(&ids);
+    return st;
+}
+
+mica_status talk_ask(talk *t, const char *text, size_t n, answer *out, mica_error *err) {
+    const size_t before = json_array_size(t->messages);
+    if (!t->raw) TRY(add_message(t, "user", text, n, err));
+    mica_status st = answer_now(t, text, n, out, err);
+    if (st != MICA_OK) cut_messages(t, before);
+    return st;
+}
+
+mica_status talk_again(talk *t, answer *out, mica_error *err) {
+    const size_t n = json_array_size(t->messages);
+    if (n < 2 || strcmp(role_at(t, n - 1), "assistant") != 0)
+        return fail(err, MICA_E_ARG, "/regen: there is no answer yet that could be made again");
+    json_t *old = json_incref(json_array_get(t->messages, n - 1));
+    cut_messages(t, n - 1);
+    t->sampling.seed++; // the same seed would say the same again
+    mica_status st = answer_now(t, NULL, 0, out, err);
+    if (st == MICA_OK)
+        json_decref(old);
+    else
+        json_array_append_new(t->messages, old);
+    return st;
+}
+
+void talk_times(char *out, size_t size_bytes, const answer *a) {
+    const mica_stats *x = &a->stats;
+    char cached[48] = "", drafts[64] = "";
+    if (x->n_cached) snprintf(cached, sizeof cached, " (%llu cached)", (unsigned long long)x->n_cached);
+    if (x->n_drafted)
+        snprintf(drafts, sizeof drafts, ", %.0f %% of drafts taken",
+                 100.0 * (double)x->n_accepted / (double)x->n_drafted);
+    snprintf(out, size_bytes,
+             "prompt %llu tokens%s, %.0f ms, %.1f t/s; answer %llu tokens, %.0f ms, %.1f t/s%s",
+             (unsigned long long)a->n_prompt, cached, x->prompt_ms,
+             per_second(a->n_prompt - x->n_cached, x->prompt_ms), (unsigned long long)x->n_generated,
+             x->decode_ms, per_second(x->n_generated, x->decode_ms), drafts);
+}

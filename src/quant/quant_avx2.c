@@ -1,0 +1,24 @@
+/* Activations with AVX2, and the table of AVX2 products. */
+#include "quant/act_avx2.h"
+#include "quant/kernels.h"
+
+static bool act_rows(const quant_act *a, uint32_t act0, uint32_t n_row, uint32_t n_col) {
+    bool finite = true;
+    for (uint32_t ir = act0; ir < act0 + n_row; ir++) {
+        for (uint32_t c = 0; c < n_col; c += 32) {
+            size_t at = (size_t)ir * a->ld + c;
+            finite &= act_block(a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16, a->x + at);
+        }
+    }
+    return finite;
+}
+
+#define TOKEN_ENTRY(TYPE, name, n_sub, has_min) [GGUF_##TYPE] = quant_token_avx2_##name,
+#define PROMPT_ENTRY(TYPE, name, n_sub, has_min) [GGUF_##TYPE] = quant_prompt_avx2_##name,
+
+const quant_ops quant_ops_avx2 = {
+    .name = "avx2",
+    .act_rows = act_rows,
+    .token = {QUANT_WEIGHT_TYPES(TOKEN_ENTRY)},
+    .prompt = {QUANT_WEIGHT_TYPES(PROMPT_ENTRY)},
+};

@@ -1,0 +1,315 @@
+/* The token role (docs/ARITHMETIC.md rules 2, 3, 5) with AVX2.
+ *
+ * The 64 accumulators of rule 3 are eight registers, one a block mod 8, whose lanes are the groups of four.
+ * One row of activations: a unit of weights goes from memory through the registers once, nothing is stored.
+ * Several rows: a segment of a weight row (at most 4096 weights) is unpacked once to bytes in the first
+ * cache, and each row of activations reads those.
+ *
+ * Group sums are exact: unsigned bytes times signed bytes add to 16-bit pairs that cannot saturate. The
+ * largest cases are 2 * 63 * 127 (Q6_K before its offset), 2 * 128 * 127 (Q8_0 holding -128: the magnitude
+ * 128 is an unsigned byte). */
+#include "quant/kernels.h"
+#include "quant/simd_avx2.h"
+#include "quant/unit_avx2.h"
+#include "quant/unpack_avx2.h"
+
+enum { SEGMENT_UNITS = 16 };
+
+/* One row of activations from some block on. */
+typedef struct act_at {
+    const int8_t *q;
+    const float *d, *s, *s16;
+} act_at;
+
+SIMD act_at act_row(const quant_act *a, uint32_t row, uint32_t col) {
+    size_t at = (size_t)row * a->ld + col;
+    return (act_at){a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16};
+}
+SIMD act_at act_skip(act_at a, size_t n_unit) {
+    return (act_at){a.q + 256 * n_unit, a.d + 8 * n_unit, a.s + 8 * n_unit, a.s16 + 16 * n_unit};
+}
+
+typedef struct token_sum {
+    __m256 acc[8]; // [block mod 8], lanes: group of four
+    __m256 min;    // lanes: block mod 8
+} token_sum;
+
+SIMD void token_sum_clear(token_sum *t) {
+    UNROLL
+    for (int j = 0; j < 8; j++) t->acc[j] = _mm256_setzero_ps();
+    t->min = _mm256_setzero_ps();
+}
+
+/* Blocks 2k and 2k + 1; groups at distance 1, 2, 4; k at distance 1, 2. */
+SIMD float token_sum_tree(const token_sum *t, bool has_min) {
+    __m256 a = _mm256_add_ps(t->acc[0], t->acc[1]), b = _mm256_add_ps(t->acc[2], t->acc[3]);
+    __m256 c = _mm256_add_ps(t->acc[4], t->acc[5]), d = _mm256_add_ps(t->acc[6], t->acc[7]);
+    __m256 q = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    float sum = quad_tree(_mm_add_ps(_mm256_castps256_ps128(q), _mm256_extractf128_ps(q, 1)));
+    if (!has_min) return sum;
+    __m128 lo = _mm256_castps256_ps128(t->min), hi = _mm256_extractf128_ps(t->min, 1);
+    return sum - quad_tree(_mm_hadd_ps(lo, hi));
+}
+
+/* ---- one row of activations ------------------------------------------------------------------------- */
+
+/* Sums of pairs of products of block j, in 16 bits. */
+SIMD __m256i pairs_dot(const unit_kind k, const uint8_t *p, int j, const int8_t *xq) {
+    __m256i x = load256(xq);
+    if (k.sgn) return _mm256_maddubs_epi16(k.q(p, j), _mm256_sign_epi8(x, k.sgn(p, j)));
+    __m256i t = _mm256_maddubs_epi16(k.q(p, j), x);
+    if (k.offset) t = _mm256_sub_epi16(t, _mm256_maddubs_epi16(bytes_all(k.offset), x));
+    return t;
+}
+
+/* Scales of the unit's blocks times those of the activations, in half order. */
+SIMD void unit_scales(__m256 s[2], const unit_kind k, const uint8_t *p, const float *dx, int n) {
+    if (k.scale) {
+        __m256 v = _mm256_mul_ps(k.scale(p, n), lanes_load(dx, n));
+        s[0] = _mm256_permute2f128_ps(v, v, 0x00);
+        s[1] = _mm256_permute2f128_ps(v, v, 0x11);
+    } else {
+        __m256 d[2];
+        k.scale16(s, p, n);
+        quads_load(d, dx, n);
+        s[0] = _mm256_mul_ps(s[0], d[0]);
+        s[1] = _mm256_mul_ps(s[1], d[1]);
+    }
+}
+
+/* Minima of n blocks times sums of activations; lanes past n stay. */
+SIMD __m256 min_add(__m256 acc, __m256 m, const float *s, int n) {
+    __m256 r = _mm256_fmadd_ps(m, lanes_load(s, n), acc);
+    return n == 8 ? r : _mm256_blendv_ps(acc, r, lanes_below(n));
+}
+
+/* n blocks of a unit. */
+SIMD void unit_add(token_sum *t, const unit_kind k, const uint8_t *p, act_at a, int n) {
+    __m256 s[2];
+    unit_scales(s, k, p, a.d, n);
+    UNROLL
+    for (int j = 0; j < 8; j++) {
+        if (j < n) {
+            __m256i sum = _mm256_madd_epi16(pairs_dot(k, p, j, a.q + 32 * j), _mm256_set1_epi16(1));
+            t->acc[j] = _mm256_fmadd_ps(half_scale(s, j), _mm256_cvtepi32_ps(sum), t->acc[j]);
+        }
+    }
+    if (k.min) t->min = min_add(t->min, k.min(p, n), a.s, n);
+    if (k.min16) {
+        k.min16(s, p, n);
+        t->min = min16_add(t->min, s, a.s16);
+    }
+}
+
+SIMD float segment_dot(const unit_kind k, const uint8_t *p, act_at a, uint32_t n_col) {
+    token_sum t;
+    token_sum_clear(&t);
+    for (uint32_t n = n_col / 256; n > 0; n--) {
+        prefetch(p, k.bytes);
+        unit_add(&t, k, p, a, 8);
+        p += k.bytes;
+        a = act_skip(a, 1);
+    }
+    // Only types with blocks under 256 can end here; the others never come to this copy of unit_add.
+    if (k.block < 256 && n_col % 256) unit_add(&t, k, p, a, (int)(n_col % 256 / 32));
+    return token_sum_tree(&t, k.min || k.min16);
+}
+
+/* ---- several rows of activations -------------------------------------------------------------------- */
+
+/* A segment of a weight row, unpacked. */
+typedef struct segment {
+    quant_unit unit[SEGMENT_UNITS];
+    int n_unit, n_tail; // whole units, blocks after them
+} segment;
+
+static void segment_unpack(segment *g, const quant_unit_type *t, const uint8_t *p, uint32_t n_col) {
+    g->n_unit = (int)(n_col / 256);
+    g->n_tail = (int)(n_col % 256 / 32);
+    for (int iu = 0; iu < g->n_unit; iu++, p += t->bytes) {
+        prefetch(p, t->bytes);
+        t->unpack(&g->unit[iu], p, 8);
+    }
+    if (g->n_tail) t->unpack(&g->unit[g->n_unit], p, g->n_tail);
+}
+
+/* What a type has besides signed bytes and scales. Weights with minima are not negative. */
+typedef enum unit_form { FORM_SIGNED, FORM_MIN, FORM_MIN16 } unit_form;
+
+SIMD __m256i bytes_dot(const int8_t *wq, const int8_t *xq, unit_form form) {
+    __m256i w = _mm256_load_si256((const __m256i *)(const void *)wq), x = load256(xq);
+    if (form != FORM_SIGNED) return _mm256_maddubs_epi16(w, x);
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+
+SIMD void unpacked_add(token_sum *t, const quant_unit *u, act_at a, unit_form form, int n) {
+    __m256 s[2], d[2];
+    quads_load(d, a.d, n);
+    s[0] = _mm256_mul_ps(_mm256_load_ps(u->scale), d[0]);
+    s[1] = _mm256_mul_ps(_mm256_load_ps(u->scale + 8), d[1]);
+    UNROLL
+    for (int j = 0; j < 8; j++) {
+        if (j < n) {
+            __m256i sum =
+                _mm256_madd_epi16(bytes_dot(u->q + 32 * j, a.q + 32 * j, form), _mm256_set1_epi16(1));
+            t->acc[j] = _mm256_fmadd_ps(half_scale(s, j), _mm256_cvtepi32_ps(sum), t->acc[j]);
+        }
+    }
+    if (form == FORM_MIN) t->min = min_add(t->min, _mm256_load_ps(u->min), a.s, n);
+    if (form == FORM_MIN16) {
+        __m256 m[2] = {_mm256_load_ps(u->min), _mm256_load_ps(u->min + 8)};
+        t->min = min16_add(t->min, m, a.s16);
+    }
+}
+
+SIMD float unpacked_dot(const segment *g, act_at a, unit_form form) {
+    token_sum t;
+    token_sum_clear(&t);
+    for (int iu = 0; iu < g->n_unit; iu++, a = act_skip(a, 1)) unpacked_add(&t, &g->unit[iu], a, form, 8);
+    if (g->n_tail) unpacked_add(&t, &g->unit[g->n_unit], a, form, g->n_tail);
+    return token_sum_tree(&t, form != FORM_SIGNED);
+}
+
+typedef float unpacked_dot_fn(const segment *g, act_at a);
+static float unpacked_dot_signed(const segment *g, act_at a) {
+    return unpacked_dot(g, a, FORM_SIGNED);
+}
+static float unpacked_dot_min(const segment *g, act_at a) {
+    return unpacked_dot(g, a, FORM_MIN);
+}
+static float unpacked_dot_min16(const segment *g, act_at a) {
+    return unpacked_dot(g, a, FORM_MIN16);
+}
+
+/* ---- rows of weights -------------------------------------------------------------------------------- */
+
+typedef struct token_job {
+    float *y;
+    size_t ld_y;
+    const uint8_t *w;
+    size_t row_bytes;
+    const quant_act *a;
+    uint32_t act0, n_act, n_row, n_col;
+} token_job;
+
+SIMD void rows_one(const unit_kind k, const token_job *b) {
+    uint32_t n_seg = quant_segment_n(b->n_col);
+    for (uint32_t ir = 0; ir < b->n_row; ir++) {
+        float y = 0;
+        for (uint32_t is = 0; is < n_seg; is++) {
+            uint32_t begin = 0, end = b->n_col;
+            if (n_seg > 1)
+                quant_segment_get(&begin, &end, is, b->n_col); // it divides, which short rows would feel
+            const uint8_t *p = b->w + ir * b->row_bytes + (size_t)(begin / 256) * (size_t)k.bytes;
+            y += segment_dot(k, p, act_row(b->a, b->act0, begin), end - begin);
+        }
+        b->y[ir] = y;
+    }
+}
+
+static void rows_several(gguf_type type, const token_job *b) {
+    const quant_unit_type *t = &quant_unit_types[type];
+    unpacked_dot_fn *dot = !t->has_min     ? unpacked_dot_signed
+                           : t->n_sub == 2 ? unpacked_dot_min16
+                                           : unpacked_dot_min;
+    segment g;
+    uint32_t n_seg = quant_segment_n(b->n_col);
+    for (uint32_t ir = 0; ir < b->n_row; ir++) {
+        float y[QUANT_TOKEN_ROWS_MAX] = {0};
+        for (uint32_t is = 0; is < n_seg; is++) {
+            uint32_t begin = 0, end = b->n_col;
+            if (n_seg > 1) quant_segment_get(&begin, &end, is, b->n_col);
+            segment_unpack(&g, t, b->w + ir * b->row_bytes + (size_t)(begin / 256) * (size_t)t->bytes,
+                           end - begin);
+            for (uint32_t ia = 0; ia < b->n_act; ia++) y[ia] += dot(&g, act_row(b->a, b->act0 + ia, begin));
+        }
+        for (uint32_t ia = 0; ia < b->n_act; ia++) b->y[ia * b->ld_y + ir] = y[ia];
+    }
+}
+
+#define TOKEN_KERNEL(TYPE, name, n_sub, has_min)                                                             \
+    void quant_token_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes, const quant_act *a, \
+                                 uint32_t act0, uint32_t n_act, uint32_t n_row, uint32_t n_col) {            \
+        token_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                               \
+        quant_calls_add(CPU_AVX2, false, GGUF_##TYPE);                                                       \
+        if (n_act == 1)                                                                                      \
+            rows_one(unit_##name, &job);                                                                     \
+        else                                                                                                 \
+            rows_several(GGUF_##TYPE, &job);                                                                 \
+    }
+QUANT_TYPES(TOKEN_KERNEL)
+
+/* ---- float weights ---------------------------------------------------------------------------------- */
+
+typedef __m256 load8_fn(const uint8_t *w);
+
+SIMD __m256 load8_f32(const uint8_t *w) {
+    return _mm256_loadu_ps((const float *)(const void *)w);
+}
+SIMD __m256 load8_f16(const uint8_t *w) {
+    return _mm256_cvtph_ps(load128(w));
+}
+SIMD __m256 load8_bf16(const uint8_t *w) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(w)), 16));
+}
+
+/* The last n_col % 64 columns. */
+SIMD void float_tail_add(__m256 acc[8], load8_fn *load8, int size, const uint8_t *w, const float *x,
+                         uint32_t n) {
+    float a[64];
+    UNROLL
+    for (int i = 0; i < 8; i++) _mm256_storeu_ps(a + 8 * i, acc[i]);
+    for (uint32_t c = 0; c < n; c += 8) {
+        uint8_t wt[32] = {0};
+        float xt[8] = {0};
+        int n_lane = n - c < 8 ? (int)(n - c) : 8;
+        memcpy(wt, w + c * (uint32_t)size, (size_t)(n_lane * size));
+        memcpy(xt, x + c, (size_t)n_lane * sizeof *xt);
+        __m256 old = _mm256_loadu_ps(a + c), r = _mm256_fmadd_ps(load8(wt), _mm256_loadu_ps(xt), old);
+        _mm256_storeu_ps(a + c, _mm256_blendv_ps(old, r, lanes_below(n_lane)));
+    }
+    UNROLL
+    for (int i = 0; i < 8; i++) acc[i] = _mm256_loadu_ps(a + 8 * i);
+}
+
+SIMD float float_segment_dot(load8_fn *load8, int size, const uint8_t *w, const float *x, uint32_t n_col) {
+    __m256 acc[8];
+    UNROLL
+    for (int i = 0; i < 8; i++) acc[i] = _mm256_setzero_ps();
+    for (; n_col >= 64; n_col -= 64, w += 64 * size, x += 64) {
+        prefetch(w, 64 * size);
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            acc[i] = _mm256_fmadd_ps(load8(w + 8 * i * size), _mm256_loadu_ps(x + 8 * i), acc[i]);
+    }
+    if (n_col) float_tail_add(acc, load8, size, w, x, n_col);
+    return float_tree64(acc);
+}
+
+SIMD void rows_float(load8_fn *load8, int size, const token_job *b) {
+    uint32_t n_seg = quant_segment_n(b->n_col);
+    for (uint32_t ir = 0; ir < b->n_row; ir++) {
+        float y[QUANT_TOKEN_ROWS_MAX] = {0};
+        for (uint32_t is = 0; is < n_seg; is++) {
+            uint32_t begin = 0, end = b->n_col;
+            if (n_seg > 1) quant_segment_get(&begin, &end, is, b->n_col);
+            const uint8_t *w = b->w + ir * b->row_bytes + (size_t)begin * (size_t)size;
+            for (uint32_t ia = 0; ia < b->n_act; ia++) {
+                const float *x = b->a->x + (size_t)(b->act0 + ia) * b->a->ld + begin;
+                y[ia] += float_segment_dot(load8, size, w, x, end - begin);
+            }
+        }
+        for (uint32_t ia = 0; ia < b->n_act; ia++) b->y[ia * b->ld_y + ir] = y[ia];
+    }
+}
+
+#define TOKEN_FLOAT_KERNEL(TYPE, name, size)                                                                 \
+    void quant_token_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes, const quant_act *a, \
+                                 uint32_t act0, uint32_t n_act, uint32_t n_row, uint32_t n_col) {            \
+        token_job job = {y, ld_y, w, row_bytes, a, act0, n_act, n_row, n_col};                               \
+        quant_calls_add(CPU_AVX2, false, GGUF_##TYPE);                                                       \
+        rows_float(load8_##name, size, &job);                                                                \
+    }
+TOKEN_FLOAT_KERNEL(F32, f32, 4)
+TOKEN_FLOAT_KERNEL(F16, f16, 2)
+TOKEN_FLOAT_KERNEL(BF16, bf16, 2)

@@ -1,0 +1,662 @@
+/* The integer form of block.h in registers: how every quantised type becomes bytes and scales, 256 weights (a
+ * unit) at a time.
+ *
+ * A type is a unit_kind: functions of a unit's address, all inlined into the kernels that take one, where the
+ * kind is a constant. Of block j (32 weights, 0..7) of the unit:
+ * - q(p, j): 32 bytes. The weights are q - offset; or q with the signs of sgn(p, j) when the kind has that,
+ * and then q is their magnitude (128 as an unsigned byte included).
+ * - scale(p, n): 8 lanes, one a block; scale16 when there is one for 16 weights, as two vectors in half
+ * order: v[0] = blocks 0..3: their first halves, then their second halves; v[1] = blocks 4..7.
+ * - min, min16: likewise; NULL for types without minima.
+ *
+ * n is the number of blocks that exist (8 but at the end of a row whose type has blocks under 256): lanes
+ * past it hold copies of the last block's, nothing past it is read. Values are those of block.h, to the bit.
+ *
+ * Bit deposit and extract are not used here: before Zen 3 they take tens of cycles. */
+#ifndef MICA_QUANT_UNPACK_AVX2_H
+#define MICA_QUANT_UNPACK_AVX2_H
+
+#include "base/num.h"
+#include "quant/codebook.h"
+
+#include <immintrin.h>
+
+#define SIMD static inline __attribute__((always_inline))
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+typedef __m256i unit_q_fn(const uint8_t *p, int j);
+typedef __m256 unit_lanes_fn(const uint8_t *p, int n);
+typedef void unit_halves_fn(__m256 v[2], const uint8_t *p, int n);
+
+typedef struct unit_kind {
+    int block; // weights in a block of the type: under 256, a row may end inside a unit
+    int bytes; // of a unit
+    int offset;
+    unit_q_fn *q, *sgn;
+    unit_lanes_fn *scale;
+    unit_halves_fn *scale16;
+    unit_lanes_fn *min;
+    unit_halves_fn *min16;
+} unit_kind;
+
+/* ---- loads and small helpers ------------------------------------------------------------------------ */
+
+SIMD __m256i load256(const void *p) {
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+SIMD __m128i load128(const void *p) {
+    return _mm_loadu_si128((const __m128i *)p);
+}
+SIMD __m256i load128_twice(const void *p) {
+    return _mm256_broadcastsi128_si256(load128(p));
+}
+SIMD __m128i load64(const void *p) {
+    return _mm_cvtsi64_si128((long long)load_u64(p));
+}
+SIMD __m256 f16x8(__m128i h) {
+    return _mm256_cvtph_ps(h);
+}
+SIMD __m256 f16_all(const uint8_t *p) {
+    return f16x8(_mm_set1_epi16((short)load_u16(p)));
+}
+SIMD __m256 f32_of_u8(__m128i b) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(b));
+}
+SIMD __m256 f32_of_i8(__m128i b) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b));
+}
+SIMD __m256 negate(__m256 v) {
+    return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f));
+}
+SIMD __m256i bytes_all(int b) {
+    return _mm256_set1_epi8((char)b);
+}
+/* v << n for n > 0, v >> -n below; in words, so the caller masks bits that crossed. */
+SIMD __m256i shift_left(__m256i v, int n) {
+    return n > 0 ? _mm256_slli_epi16(v, n) : n < 0 ? _mm256_srli_epi16(v, -n) : v;
+}
+SIMD __m256i bits_at(__m256i v, int shift, int mask) {
+    return _mm256_and_si256(shift_left(v, shift), bytes_all(mask));
+}
+
+/* 16 bytes to 32 nibbles, low halves first. */
+SIMD __m256i nibbles_get(const uint8_t *qs) {
+    __m256i v = _mm256_srlv_epi32(load128_twice(qs), _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
+    return _mm256_and_si256(v, bytes_all(15));
+}
+/* Bytes 0xFF where the bit of 32 is set; v holds byte i of the bits in its bytes 8 i .. 8 i + 7. */
+SIMD __m256i bits_spread(__m256i v) {
+    __m256i sel = _mm256_set1_epi64x((long long)0x8040201008040201ull);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(v, sel), sel);
+}
+SIMD __m256i bits_get(const uint8_t *p) {
+    __m256i at = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    return bits_spread(_mm256_shuffle_epi8(_mm256_set1_epi32((int)load_u32(p)), at));
+}
+SIMD __m256i table_get(const int8_t table[16], __m256i index) {
+    return _mm256_shuffle_epi8(load128_twice(table), index);
+}
+
+/* The f16 at the start of each of n blocks of `stride` bytes. */
+SIMD __m256 f16_gather(const uint8_t *p, int stride, int n) {
+    __m128i v = _mm_cvtsi32_si128(load_u16(p));
+    if (n > 1) v = _mm_insert_epi16(v, load_u16(p + 1 * stride), 1);
+    if (n > 2) v = _mm_insert_epi16(v, load_u16(p + 2 * stride), 2);
+    if (n > 3) v = _mm_insert_epi16(v, load_u16(p + 3 * stride), 3);
+    if (n > 4) v = _mm_insert_epi16(v, load_u16(p + 4 * stride), 4);
+    if (n > 5) v = _mm_insert_epi16(v, load_u16(p + 5 * stride), 5);
+    if (n > 6) v = _mm_insert_epi16(v, load_u16(p + 6 * stride), 6);
+    if (n > 7) v = _mm_insert_epi16(v, load_u16(p + 7 * stride), 7);
+    return f16x8(v);
+}
+/* The two f16 at the start of each of n blocks: v[0] the first ones, v[1] the second. Blocks 0 1 4 5 meet in
+ * one register, 2 3 6 7 in the other, so that one shuffle within lanes puts them in order. */
+SIMD void f16_pair_gather(__m256 v[2], const uint8_t *p, int stride, int n) {
+    __m128i a = _mm_cvtsi32_si128((int)load_u32(p)), b = _mm_setzero_si128();
+    if (n > 1) a = _mm_insert_epi32(a, (int)load_u32(p + 1 * stride), 1);
+    if (n > 2) b = _mm_cvtsi32_si128((int)load_u32(p + 2 * stride));
+    if (n > 3) b = _mm_insert_epi32(b, (int)load_u32(p + 3 * stride), 1);
+    if (n > 4) a = _mm_insert_epi32(a, (int)load_u32(p + 4 * stride), 2);
+    if (n > 5) a = _mm_insert_epi32(a, (int)load_u32(p + 5 * stride), 3);
+    if (n > 6) b = _mm_insert_epi32(b, (int)load_u32(p + 6 * stride), 2);
+    if (n > 7) b = _mm_insert_epi32(b, (int)load_u32(p + 7 * stride), 3);
+    v[0] = _mm256_shuffle_ps(f16x8(a), f16x8(b), 0x88);
+    v[1] = _mm256_shuffle_ps(f16x8(a), f16x8(b), 0xDD);
+}
+/* 16 bytes, two a block, to half order. */
+SIMD __m128i half_order(__m128i b) {
+    return _mm_shuffle_epi8(b, _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+}
+SIMD void halves_of_u8(__m256 v[2], __m128i b, __m256 d) {
+    b = half_order(b);
+    v[0] = _mm256_mul_ps(d, f32_of_u8(b));
+    v[1] = _mm256_mul_ps(d, f32_of_u8(_mm_srli_si128(b, 8)));
+}
+SIMD void halves_of_i8(__m256 v[2], __m128i b, __m256 d) {
+    b = half_order(b);
+    v[0] = _mm256_mul_ps(d, f32_of_i8(b));
+    v[1] = _mm256_mul_ps(d, f32_of_i8(_mm_srli_si128(b, 8)));
+}
+
+/* ---- blocks of 32 ----------------------------------------------------------------------------------- */
+
+SIMD __m256i q4_0_q(const uint8_t *p, int j) {
+    return nibbles_get(p + 18 * j + 2);
+}
+SIMD __m256 q4_0_scale(const uint8_t *p, int n) {
+    return f16_gather(p, 18, n);
+}
+
+SIMD __m256i q4_1_q(const uint8_t *p, int j) {
+    return nibbles_get(p + 20 * j + 4);
+}
+SIMD __m256 q4_1_scale(const uint8_t *p, int n) {
+    __m256 v[2];
+    f16_pair_gather(v, p, 20, n);
+    return v[0];
+}
+SIMD __m256 q4_1_min(const uint8_t *p, int n) {
+    __m256 v[2];
+    f16_pair_gather(v, p, 20, n);
+    return negate(v[1]);
+}
+
+SIMD __m256i q5_0_q(const uint8_t *p, int j) {
+    p += 22 * j;
+    return _mm256_or_si256(nibbles_get(p + 6), _mm256_and_si256(bits_get(p + 2), bytes_all(16)));
+}
+SIMD __m256 q5_0_scale(const uint8_t *p, int n) {
+    return f16_gather(p, 22, n);
+}
+
+SIMD __m256i q5_1_q(const uint8_t *p, int j) {
+    p += 24 * j;
+    return _mm256_or_si256(nibbles_get(p + 8), _mm256_and_si256(bits_get(p + 4), bytes_all(16)));
+}
+SIMD __m256 q5_1_scale(const uint8_t *p, int n) {
+    __m256 v[2];
+    f16_pair_gather(v, p, 24, n);
+    return v[0];
+}
+SIMD __m256 q5_1_min(const uint8_t *p, int n) {
+    __m256 v[2];
+    f16_pair_gather(v, p, 24, n);
+    return negate(v[1]);
+}
+
+SIMD __m256i q8_0_sgn(const uint8_t *p, int j) {
+    return load256(p + 34 * j + 2);
+}
+SIMD __m256i q8_0_q(const uint8_t *p, int j) {
+    return _mm256_abs_epi8(q8_0_sgn(p, j));
+}
+SIMD __m256 q8_0_scale(const uint8_t *p, int n) {
+    return f16_gather(p, 34, n);
+}
+
+SIMD __m256i iq4_nl_sgn(const uint8_t *p, int j) {
+    return table_get(quant_value_iq4, nibbles_get(p + 18 * j + 2));
+}
+SIMD __m256i iq4_nl_q(const uint8_t *p, int j) {
+    return _mm256_abs_epi8(iq4_nl_sgn(p, j));
+}
+SIMD __m256 iq4_nl_scale(const uint8_t *p, int n) {
+    return f16_gather(p, 18, n);
+}
+
+/* 2^(e - 128): the exponent's field is e - 1, or below 1 a denormal. */
+SIMD __m256i mxfp4_sgn(const uint8_t *p, int j) {
+    return table_get(quant_value_fp4, nibbles_get(p + 17 * j + 1));
+}
+SIMD __m256i mxfp4_q(const uint8_t *p, int j) {
+    return _mm256_abs_epi8(mxfp4_sgn(p, j));
+}
+SIMD __m256 mxfp4_scale(const uint8_t *p, int n) {
+    __m128i b = _mm_cvtsi32_si128(p[0]);
+    if (n > 1) b = _mm_insert_epi8(b, p[17], 1);
+    if (n > 2) b = _mm_insert_epi8(b, p[2 * 17], 2);
+    if (n > 3) b = _mm_insert_epi8(b, p[3 * 17], 3);
+    if (n > 4) b = _mm_insert_epi8(b, p[4 * 17], 4);
+    if (n > 5) b = _mm_insert_epi8(b, p[5 * 17], 5);
+    if (n > 6) b = _mm_insert_epi8(b, p[6 * 17], 6);
+    if (n > 7) b = _mm_insert_epi8(b, p[7 * 17], 7);
+    __m256i e = _mm256_cvtepu8_epi32(b);
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    __m256i denormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), e);
+    __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, denormal, small));
+}
+
+/* ---- NVFP4, Q1_0, Q2_0 ------------------------------------------------------------------------------ */
+
+SIMD __m256i nvfp4_sgn(const uint8_t *p, int j) {
+    const uint8_t *qs = p + 36 * (j / 2) + 4 + 16 * (j & 1);
+    __m256i v = _mm256_permute4x64_epi64(load128_twice(qs), 0x50); // qwords 0 0 1 1
+    v = _mm256_srlv_epi64(v, _mm256_setr_epi64x(0, 4, 0, 4));
+    return table_get(quant_value_fp4, _mm256_and_si256(v, bytes_all(15)));
+}
+SIMD __m256i nvfp4_q(const uint8_t *p, int j) {
+    return _mm256_abs_epi8(nvfp4_sgn(p, j));
+}
+/* The seven low bits are the upper ones of an f16, 7 binades too low (its conversion takes denormals in its
+ * stride). */
+SIMD __m256 ue4m3_half(__m128i b) {
+    __m128i nan = _mm_cmpeq_epi8(b, _mm_set1_epi8(0x7F));
+    __m128i v = _mm_cvtepu8_epi16(_mm_andnot_si128(nan, _mm_and_si128(b, _mm_set1_epi8(0x7F))));
+    return _mm256_mul_ps(f16x8(_mm_slli_epi16(v, 7)), _mm256_set1_ps(0x1p7f));
+}
+SIMD void nvfp4_scale16(__m256 v[2], const uint8_t *p, int n) {
+    __m128i b = _mm_cvtsi32_si128((int)load_u32(p));
+    if (n > 2) b = _mm_insert_epi32(b, (int)load_u32(p + 36), 1);
+    if (n > 4) b = _mm_insert_epi32(b, (int)load_u32(p + 72), 2);
+    if (n > 6) b = _mm_insert_epi32(b, (int)load_u32(p + 108), 3);
+    b = half_order(b);
+    v[0] = ue4m3_half(b);
+    v[1] = ue4m3_half(_mm_srli_si128(b, 8));
+}
+
+SIMD __m256i q1_0_q(const uint8_t *p, int j) {
+    return _mm256_and_si256(bits_get(p + 18 * (j / 4) + 2 + 4 * (j & 3)), bytes_all(2));
+}
+SIMD __m256 q1_0_scale(const uint8_t *p, int n) {
+    __m128i a = _mm_set1_epi16((short)load_u16(p)), b = a;
+    if (n > 4) b = _mm_set1_epi16((short)load_u16(p + 18));
+    return f16x8(_mm_unpacklo_epi64(a, b));
+}
+
+SIMD __m256i q2_0_q(const uint8_t *p, int j) {
+    __m256i v = _mm256_cvtepu8_epi32(load64(p + 18 * (j / 2) + 2 + 8 * (j & 1)));
+    v = _mm256_or_si256(v, _mm256_slli_epi32(v, 6));
+    v = _mm256_or_si256(v, _mm256_slli_epi32(v, 12));
+    return _mm256_and_si256(v, bytes_all(3));
+}
+SIMD __m256 q2_0_scale(const uint8_t *p, int n) {
+    __m128i h = _mm_cvtsi32_si128(load_u16(p));
+    if (n > 2) h = _mm_insert_epi16(h, load_u16(p + 18), 1);
+    if (n > 4) h = _mm_insert_epi16(h, load_u16(p + 36), 2);
+    if (n > 6) h = _mm_insert_epi16(h, load_u16(p + 54), 3);
+    return f16x8(_mm_unpacklo_epi16(h, h));
+}
+
+/* ---- K-quants --------------------------------------------------------------------------------------- */
+
+/* Two bits of 256 weights in 64 bytes. */
+SIMD __m256i plane2(const uint8_t *qs, int j) {
+    return bits_at(load256(qs + 32 * (j / 4)), -2 * (j & 3), 3);
+}
+
+SIMD __m256i q2_k_q(const uint8_t *p, int j) {
+    return plane2(p + 16, j);
+}
+SIMD void q2_k_scale16(__m256 v[2], const uint8_t *p, int n) {
+    (void)n;
+    halves_of_u8(v, _mm_and_si128(load128(p), _mm_set1_epi8(15)), f16_all(p + 80));
+}
+SIMD void q2_k_min16(__m256 v[2], const uint8_t *p, int n) {
+    (void)n;
+    halves_of_u8(v, _mm_and_si128(_mm_srli_epi16(load128(p), 4), _mm_set1_epi8(15)), f16_all(p + 82));
+}
+
+SIMD __m256i q3_k_q(const uint8_t *p, int j) {
+    return _mm256_or_si256(plane2(p + 32, j), bits_at(load256(p), 2 - j, 4));
+}
+SIMD void q3_k_scale16(__m256 v[2], const uint8_t *p, int n) {
+    (void)n;
+    const uint64_t four = 0x0F0F0F0F0F0F0F0F;
+    const uint32_t two = 0x30303030;
+    uint64_t lo = load_u64(p + 96);
+    uint32_t hi = load_u32(p + 104);
+    uint64_t a = (lo & four) | (hi << 4 & two) | (uint64_t)(hi << 2 & two) << 32;
+    uint64_t b = (lo >> 4 & four) | (hi & two) | (uint64_t)(hi >> 2 & two) << 32;
+    __m128i s = _mm_set_epi64x((long long)b, (long long)a);
+    halves_of_i8(v, _mm_sub_epi8(s, _mm_set1_epi8(32)), f16_all(p + 108));
+}
+
+/* The eight scales (low half) and minima (high half) of Q4_K and Q5_K, 6 bits each, as bytes. */
+SIMD __m128i k4_bytes(const uint8_t *sc) {
+    uint32_t a = load_u32(sc), b = load_u32(sc + 4), c = load_u32(sc + 8);
+    uint64_t s = (a & 0x3F3F3F3F) | (uint64_t)((c & 0x0F0F0F0F) | (a >> 2 & 0x30303030)) << 32;
+    uint64_t m = (b & 0x3F3F3F3F) | (uint64_t)((c >> 4 & 0x0F0F0F0F) | (b >> 2 & 0x30303030)) << 32;
+    return _mm_set_epi64x((long long)m, (long long)s);
+}
+SIMD __m256 k4_scale(const uint8_t *p, int n) {
+    (void)n;
+    return _mm256_mul_ps(f16_all(p), f32_of_u8(k4_bytes(p + 4)));
+}
+SIMD __m256 k4_min(const uint8_t *p, int n) {
+    (void)n;
+    return _mm256_mul_ps(f16_all(p + 2), f32_of_u8(_mm_unpackhi_epi64(k4_bytes(p + 4), _mm_setzero_si128())));
+}
+SIMD __m256i q4_k_q(const uint8_t *p, int j) {
+    return bits_at(load256(p + 16 + 32 * (j / 2)), -4 * (j & 1), 15);
+}
+SIMD __m256i q5_k_q(const uint8_t *p, int j) {
+    __m256i low = bits_at(load256(p + 48 + 32 * (j / 2)), -4 * (j & 1), 15);
+    return _mm256_or_si256(low, bits_at(load256(p + 16), 4 - j, 16));
+}
+
+SIMD __m256i q6_k_q(const uint8_t *p, int j) {
+    int n = j & 3;
+    __m256i low = bits_at(load256(p + 64 * (j / 4) + 32 * (n & 1)), n < 2 ? 0 : -4, 15);
+    return _mm256_or_si256(low, bits_at(load256(p + 128 + 32 * (j / 4)), 4 - 2 * n, 48));
+}
+SIMD void q6_k_scale16(__m256 v[2], const uint8_t *p, int n) {
+    (void)n;
+    halves_of_i8(v, load128(p + 192), f16_all(p + 208));
+}
+
+/* ---- ternary ---------------------------------------------------------------------------------------- */
+
+/* Bytes of v times the word of m, mod 256. */
+SIMD __m256i bytes_mul(__m256i v, __m256i m) {
+    __m256i odd = _mm256_mullo_epi16(_mm256_and_si256(v, _mm256_set1_epi16(-256)), m);
+    return _mm256_or_si256(odd, _mm256_and_si256(_mm256_mullo_epi16(v, m), _mm256_set1_epi16(255)));
+}
+/* The digit is b * 3 >> 8 of the scaled byte: how many of 86 and 171 it reaches. */
+SIMD __m256i tq1_0_q(const uint8_t *p, int j) {
+    const int pow3[5] = {1, 3, 9, 27, 81};
+    __m256i v, m;
+    if (j < 5) {
+        v = load256(p);
+        m = _mm256_set1_epi16((short)pow3[j]);
+    } else if (j < 7) {
+        v = load128_twice(p + 32);
+        m = _mm256_set_m128i(_mm_set1_epi16((short)pow3[2 * j - 9]), _mm_set1_epi16((short)pow3[2 * j - 10]));
+    } else {
+        v = _mm256_set_m128i(_mm_set1_epi32((int)load_u32(p + 48)), load128(p + 32));
+        m = _mm256_setr_epi16(81, 81, 81, 81, 81, 81, 81, 81, 1, 1, 3, 3, 9, 9, 27, 27);
+    }
+    if (j > 0) v = bytes_mul(v, m);
+    __m256i one = _mm256_cmpeq_epi8(_mm256_max_epu8(v, bytes_all(86)), v);
+    __m256i two = _mm256_cmpeq_epi8(_mm256_max_epu8(v, bytes_all(171)), v);
+    return _mm256_abs_epi8(_mm256_add_epi8(one, two));
+}
+SIMD __m256 tq1_0_scale(const uint8_t *p, int n) {
+    (void)n;
+    return f16_all(p + 52);
+}
+SIMD __m256i tq2_0_q(const uint8_t *p, int j) {
+    return plane2(p, j);
+}
+SIMD __m256 tq2_0_scale(const uint8_t *p, int n) {
+    (void)n;
+    return f16_all(p + 64);
+}
+
+/* ---- i-quants --------------------------------------------------------------------------------------- */
+
+SIMD __m256i grid8_get(const uint64_t *grid, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    return _mm256_setr_epi64x((long long)grid[a], (long long)grid[b], (long long)grid[c], (long long)grid[d]);
+}
+SIMD long long grid4_pair(const uint32_t *grid, uint32_t a, uint32_t b) {
+    return (long long)(grid[a] | (uint64_t)grid[b] << 32);
+}
+/* 32 bytes of 7 sign bits: the eighth bit makes their number even. */
+SIMD __m256i signs_even(__m256i v) {
+    const __m256i odd =
+        _mm256_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0, //
+                         0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0);
+    __m256i fold = _mm256_and_si256(_mm256_xor_si256(v, _mm256_srli_epi16(v, 4)), bytes_all(15));
+    return _mm256_or_si256(v, _mm256_shuffle_epi8(odd, fold));
+}
+/* 8 words of four times 7 bits (the top 4 bits are something else) to 32 bytes of sign bits. */
+SIMD __m256i signs_of_words(__m256i v) {
+    __m256i a = _mm256_and_si256(v, _mm256_set1_epi32(0x7F));
+    __m256i b = _mm256_and_si256(_mm256_slli_epi32(v, 1), _mm256_set1_epi32(0x7F00));
+    __m256i c = _mm256_and_si256(_mm256_slli_epi32(v, 2), _mm256_set1_epi32(0x7F0000));
+    __m256i d = _mm256_and_si256(_mm256_slli_epi32(v, 3), _mm256_set1_epi32(0x7F000000));
+    return signs_even(_mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d)));
+}
+/* Signs of block j as bytes 1 and -1, from 32 bytes of sign bits. */
+SIMD __m256i sgn_spread(__m256i signs, int j) {
+    __m256i v =
+        j < 4 ? _mm256_permute2x128_si256(signs, signs, 0x00) : _mm256_permute2x128_si256(signs, signs, 0x11);
+    long long at = 0x0404040404040404 * (j & 3), one = 0x0101010101010101;
+    v = _mm256_shuffle_epi8(v, _mm256_setr_epi64x(at, at + one, at + 2 * one, at + 3 * one));
+    return _mm256_or_si256(bits_spread(v), bytes_all(1));
+}
+SIMD __m256i sgn_get(const uint8_t *p) {
+    return _mm256_or_si256(bits_get(p), bytes_all(1));
+}
+/* 2 n + 1 for the top four bits n of each word, times d. */
+SIMD __m256 scale_of_top4(__m256i v, __m256 d) {
+    __m256i odd = _mm256_or_si256(_mm256_srli_epi32(v, 27), _mm256_set1_epi32(1));
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(odd));
+}
+SIMD __m256 eighth(__m256 d) {
+    return _mm256_mul_ps(d, _mm256_set1_ps(0.125f));
+}
+
+/* The second word of each of the unit's eight pairs. */
+SIMD __m256i iq2_xxs_words(const uint8_t *p) {
+    __m256 a = _mm256_castsi256_ps(load256(p + 2)), b = _mm256_castsi256_ps(load256(p + 34));
+    return _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD)), 0xD8);
+}
+SIMD __m256i iq2_xxs_q(const uint8_t *p, int j) {
+    p += 2 + 8 * j;
+    return grid8_get(quant_grid_iq2xxs, p[0], p[1], p[2], p[3]);
+}
+SIMD __m256i iq2_xxs_sgn(const uint8_t *p, int j) {
+    return sgn_spread(signs_of_words(iq2_xxs_words(p)), j);
+}
+SIMD __m256 iq2_xxs_scale(const uint8_t *p, int n) {
+    (void)n;
+    return scale_of_top4(iq2_xxs_words(p), eighth(f16_all(p)));
+}
+
+/* d (2 n + 1) / 8 of eight bytes of two n each. */
+SIMD void iq2_scale16(__m256 v[2], const uint8_t *sc, const uint8_t *d16) {
+    __m256i b = _mm256_cvtepu8_epi32(load64(sc));
+    __m256i lo = _mm256_and_si256(_mm256_slli_epi32(b, 1), _mm256_set1_epi32(30));
+    __m256i hi = _mm256_and_si256(_mm256_srli_epi32(b, 3), _mm256_set1_epi32(30));
+    __m256 d = eighth(f16_all(d16));
+    __m256i one = _mm256_set1_epi32(1);
+    __m256 l = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_or_si256(lo, one)));
+    __m256 h = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_or_si256(hi, one)));
+    v[0] = _mm256_permute2f128_ps(l, h, 0x20);
+    v[1] = _mm256_permute2f128_ps(l, h, 0x31);
+}
+SIMD __m256i iq2_xs_q(const uint8_t *p, int j) {
+    uint64_t w = load_u64(p + 2 + 8 * j);
+    return grid8_get(quant_grid_iq2xs, w & 511, w >> 16 & 511, w >> 32 & 511, w >> 48 & 511);
+}
+SIMD __m256i iq2_xs_sgn(const uint8_t *p, int j) {
+    __m256i a = _mm256_srli_epi16(load256(p + 2), 9), b = _mm256_srli_epi16(load256(p + 34), 9);
+    return sgn_spread(signs_even(_mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0xD8)), j);
+}
+SIMD void iq2_xs_scale16(__m256 v[2], const uint8_t *p, int n) {
+    (void)n;
+    iq2_scale16(v, p + 66, p);
+}
+
+SIMD __m256i iq2_s_q(const uint8_t *p, int j) {
+    const uint8_t *qs = p + 2 + 4 * j;
+    uint32_t h = p[66 + j];
+    return grid8_get(quant_grid_iq2s, qs[0] | (h << 8 & 0x300), qs[1] | (h << 6 & 0x300),
+                     qs[2] | (h << 4 & 0x300), qs[3] | (h << 2 & 0x300));
+}
+SIMD __m256i iq2_s_sgn(const uint8_t *p, int j) {
+    return sgn_get(p + 34 + 4 * j);
+}
+SIMD void iq2_s_scale16(__m256 v[2], const uint8_t *p, int n) {
+    (void)n;
+    iq2_scale16(v, p + 74, p);
+}
+
+SIMD __m256i iq3_xxs_q(const uint8_t *p, int j) {
+    const uint8_t *qs = p + 2 + 8 * j;
+    const uint32_t *g = quant_grid_iq3xxs;
+    return _mm256_setr_epi64x(grid4_pair(g, qs[0], qs[1]), grid4_pair(g, qs[2], qs[3]),
+                              grid4_pair(g, qs[4], qs[5]), grid4_pair(g, qs[6], qs[7]));
+}
+SIMD __m256i iq3_xxs_sgn(const uint8_t *p, int j) {
+    return sgn_spread(signs_of_words(load256(p + 66)), j);
+}
+SIMD __m256 iq3_xxs_scale(const uint8_t *p, int n) {
+    (void)n;
+    return scale_of_top4(load256(p + 66), _mm256_mul_ps(f16_all(p), _mm256_set1_ps(0.25f)));
+}
+
+SIMD __m256i iq3_s_q(const uint8_t *p, int j) {
+    const uint8_t *qs = p + 2 + 8 * j;
+    uint32_t h = p[66 + j];
+    const uint32_t *g = quant_grid_iq3s;
+    return _mm256_setr_epi64x(grid4_pair(g, qs[0] | (h << 8 & 256), qs[1] | (h << 7 & 256)),
+                              grid4_pair(g, qs[2] | (h << 6 & 256), qs[3] | (h << 5 & 256)),
+                              grid4_pair(g, qs[4] | (h << 4 & 256), qs[5] | (h << 3 & 256)),
+                              grid4_pair(g, qs[6] | (h << 2 & 256), qs[7] | (h << 1 & 256)));
+}
+SIMD __m256i iq3_s_sgn(const uint8_t *p, int j) {
+    return sgn_get(p + 74 + 4 * j);
+}
+/* Four bytes to eight nibbles, low ones first, each as a byte. */
+SIMD __m128i nibbles8(const uint8_t *p) {
+    __m128i v = _mm_cvtsi32_si128((int)load_u32(p)), m = _mm_set1_epi8(15);
+    return _mm_unpacklo_epi8(_mm_and_si128(v, m), _mm_and_si128(_mm_srli_epi16(v, 4), m));
+}
+SIMD __m256 iq3_s_scale(const uint8_t *p, int n) {
+    (void)n;
+    __m128i s = nibbles8(p + 106);
+    return _mm256_mul_ps(f16_all(p), f32_of_u8(_mm_or_si128(_mm_add_epi8(s, s), _mm_set1_epi8(1))));
+}
+
+/* Grid values -1, 0, 1 times 8 plus the delta (bytes of 1 or -1). */
+SIMD __m256i iq1_values(__m256i e, __m256i delta) {
+    return _mm256_add_epi8(_mm256_and_si256(_mm256_slli_epi16(e, 3), bytes_all(0xF8)), delta);
+}
+SIMD __m256i iq1_s_sgn(const uint8_t *p, int j) {
+    const uint8_t *qs = p + 2 + 4 * j;
+    uint32_t h = load_u16(p + 34 + 2 * j);
+    __m256i e = grid8_get(quant_grid_iq1s, qs[0] | (h << 8 & 0x700), qs[1] | (h << 5 & 0x700),
+                          qs[2] | (h << 2 & 0x700), qs[3] | (h >> 1 & 0x700));
+    return iq1_values(e, _mm256_or_si256(_mm256_srai_epi16(_mm256_set1_epi16((short)h), 15), bytes_all(1)));
+}
+SIMD __m256i iq1_s_q(const uint8_t *p, int j) {
+    return _mm256_abs_epi8(iq1_s_sgn(p, j));
+}
+SIMD __m256 iq1_s_scale(const uint8_t *p, int n) {
+    (void)n;
+    __m256i h = _mm256_cvtepu16_epi32(load128(p + 34));
+    h = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(h, 11), _mm256_set1_epi32(14)),
+                        _mm256_set1_epi32(1));
+    return _mm256_mul_ps(eighth(f16_all(p)), _mm256_cvtepi32_ps(h));
+}
+
+SIMD __m256i iq1_m_sgn(const uint8_t *p, int j) {
+    const uint8_t *qs = p + 4 * j;
+    uint32_t h = load_u16(p + 32 + 2 * j);
+    __m256i e = grid8_get(quant_grid_iq1s, qs[0] | (h << 8 & 0x700), qs[1] | (h << 4 & 0x700),
+                          qs[2] | (h & 0x700), qs[3] | (h >> 4 & 0x700));
+    // Bit 4 l + 3 is the delta's sign of group l: brought to the top of its qword.
+    __m256i top = _mm256_sllv_epi64(_mm256_set1_epi64x((long long)h), _mm256_setr_epi64x(60, 56, 52, 48));
+    __m256i minus = _mm256_cmpgt_epi64(_mm256_setzero_si256(), top);
+    return iq1_values(e, _mm256_or_si256(minus, bytes_all(1)));
+}
+SIMD __m256i iq1_m_q(const uint8_t *p, int j) {
+    return _mm256_abs_epi8(iq1_m_sgn(p, j));
+}
+/* Word i of sc holds the scales of blocks 2 i, 2 i + 1: bits 0, 3, 6, 9. Half order wants 0, 6 of words 0 and
+ * 1, then 3, 9. */
+SIMD void iq1_m_scale16(__m256 v[2], const uint8_t *p, int n) {
+    (void)n;
+    uint64_t w = load_u64(p + 48);
+    uint32_t d = (uint32_t)(w >> 12 & 0xF) | (uint32_t)(w >> 24 & 0xF0) | (uint32_t)(w >> 36 & 0xF00) |
+                 (uint32_t)(w >> 48 & 0xF000);
+    __m256 scale = eighth(f16x8(_mm_set1_epi16((short)d)));
+    __m256i lo = _mm256_setr_epi32(0, 6, 16, 22, 3, 9, 19, 25), one = _mm256_set1_epi32(1),
+            m = _mm256_set1_epi32(7);
+    for (int i = 0; i < 2; i++) {
+        __m256i s = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)(w >> 32 * i)), lo), m);
+        v[i] = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_or_si256(_mm256_add_epi32(s, s), one)));
+    }
+}
+
+SIMD __m256i iq4_xs_sgn(const uint8_t *p, int j) {
+    return table_get(quant_value_iq4, nibbles_get(p + 8 + 16 * j));
+}
+SIMD __m256i iq4_xs_q(const uint8_t *p, int j) {
+    return _mm256_abs_epi8(iq4_xs_sgn(p, j));
+}
+SIMD __m256 iq4_xs_scale(const uint8_t *p, int n) {
+    (void)n;
+    __m256i lo = _mm256_cvtepu8_epi32(nibbles8(p + 4));
+    __m256i hi =
+        _mm256_srlv_epi32(_mm256_set1_epi32(load_u16(p + 2)), _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
+    hi = _mm256_slli_epi32(_mm256_and_si256(hi, _mm256_set1_epi32(3)), 4);
+    __m256i s = _mm256_sub_epi32(_mm256_or_si256(lo, hi), _mm256_set1_epi32(32));
+    return _mm256_mul_ps(f16_all(p), _mm256_cvtepi32_ps(s));
+}
+
+/* ---- the kinds -------------------------------------------------------------------------------------- */
+
+/* Bytes of a unit. */
+enum {
+    UNIT_BYTES_q4_0 = 8 * 18,
+    UNIT_BYTES_q4_1 = 8 * 20,
+    UNIT_BYTES_q5_0 = 8 * 22,
+    UNIT_BYTES_q5_1 = 8 * 24,
+    UNIT_BYTES_q8_0 = 8 * 34,
+    UNIT_BYTES_iq4_nl = 8 * 18,
+    UNIT_BYTES_mxfp4 = 8 * 17,
+    UNIT_BYTES_nvfp4 = 4 * 36,
+    UNIT_BYTES_q1_0 = 2 * 18,
+    UNIT_BYTES_q2_0 = 4 * 18,
+    UNIT_BYTES_q2_k = 84,
+    UNIT_BYTES_q3_k = 110,
+    UNIT_BYTES_q4_k = 144,
+    UNIT_BYTES_q5_k = 176,
+    UNIT_BYTES_q6_k = 210,
+    UNIT_BYTES_tq1_0 = 54,
+    UNIT_BYTES_tq2_0 = 66,
+    UNIT_BYTES_iq2_xxs = 66,
+    UNIT_BYTES_iq2_xs = 74,
+    UNIT_BYTES_iq2_s = 82,
+    UNIT_BYTES_iq3_xxs = 98,
+    UNIT_BYTES_iq3_s = 110,
+    UNIT_BYTES_iq1_s = 50,
+    UNIT_BYTES_iq1_m = 56,
+    UNIT_BYTES_iq4_xs = 136
+};
+
+static const unit_kind unit_q4_0 = {32, UNIT_BYTES_q4_0, 8, q4_0_q, NULL, q4_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_q4_1 = {32, UNIT_BYTES_q4_1, 0, q4_1_q, NULL, q4_1_scale, NULL, q4_1_min, NULL};
+static const unit_kind unit_q5_0 = {32, UNIT_BYTES_q5_0, 16, q5_0_q, NULL, q5_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_q5_1 = {32, UNIT_BYTES_q5_1, 0, q5_1_q, NULL, q5_1_scale, NULL, q5_1_min, NULL};
+static const unit_kind unit_q8_0 = {32, UNIT_BYTES_q8_0, 0, q8_0_q, q8_0_sgn, q8_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_iq4_nl = {
+    32, UNIT_BYTES_iq4_nl, 0, iq4_nl_q, iq4_nl_sgn, iq4_nl_scale, NULL, NULL, NULL};
+static const unit_kind unit_mxfp4 = {32,  UNIT_BYTES_mxfp4, 0, mxfp4_q, mxfp4_sgn, mxfp4_scale, NULL, NULL,
+                                     NULL};
+static const unit_kind unit_nvfp4 = {64,   UNIT_BYTES_nvfp4, 0,    nvfp4_q, nvfp4_sgn,
+                                     NULL, nvfp4_scale16,    NULL, NULL};
+static const unit_kind unit_q1_0 = {128, UNIT_BYTES_q1_0, 1, q1_0_q, NULL, q1_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_q2_0 = {64, UNIT_BYTES_q2_0, 1, q2_0_q, NULL, q2_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_q2_k = {256,  UNIT_BYTES_q2_k, 0,    q2_k_q,    NULL,
+                                    NULL, q2_k_scale16,    NULL, q2_k_min16};
+static const unit_kind unit_q3_k = {256, UNIT_BYTES_q3_k, 4, q3_k_q, NULL, NULL, q3_k_scale16, NULL, NULL};
+static const unit_kind unit_q4_k = {256, UNIT_BYTES_q4_k, 0, q4_k_q, NULL, k4_scale, NULL, k4_min, NULL};
+static const unit_kind unit_q5_k = {256, UNIT_BYTES_q5_k, 0, q5_k_q, NULL, k4_scale, NULL, k4_min, NULL};
+static const unit_kind unit_q6_k = {256, UNIT_BYTES_q6_k, 32, q6_k_q, NULL, NULL, q6_k_scale16, NULL, NULL};
+static const unit_kind unit_tq1_0 = {256, UNIT_BYTES_tq1_0, 1, tq1_0_q, NULL, tq1_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_tq2_0 = {256, UNIT_BYTES_tq2_0, 1, tq2_0_q, NULL, tq2_0_scale, NULL, NULL, NULL};
+static const unit_kind unit_iq2_xxs = {
+    256, UNIT_BYTES_iq2_xxs, 0, iq2_xxs_q, iq2_xxs_sgn, iq2_xxs_scale, NULL, NULL, NULL};
+static const unit_kind unit_iq2_xs = {256,  UNIT_BYTES_iq2_xs, 0,    iq2_xs_q, iq2_xs_sgn,
+                                      NULL, iq2_xs_scale16,    NULL, NULL};
+static const unit_kind unit_iq2_s = {256,  UNIT_BYTES_iq2_s, 0,    iq2_s_q, iq2_s_sgn,
+                                     NULL, iq2_s_scale16,    NULL, NULL};
+static const unit_kind unit_iq3_xxs = {
+    256, UNIT_BYTES_iq3_xxs, 0, iq3_xxs_q, iq3_xxs_sgn, iq3_xxs_scale, NULL, NULL, NULL};
+static const unit_kind unit_iq3_s = {256, UNIT_BYTES_iq3_s, 0, iq3_s_q, iq3_s_sgn, iq3_s_scale, NULL, NULL,
+                                     NULL};
+static const unit_kind unit_iq1_s = {256, UNIT_BYTES_iq1_s, 0, iq1_s_q, iq1_s_sgn, iq1_s_scale, NULL, NULL,
+                                     NULL};
+static const unit_kind unit_iq1_m = {256,  UNIT_BYTES_iq1_m, 0,    iq1_m_q, iq1_m_sgn,
+                                     NULL, iq1_m_scale16,    NULL, NULL};
+static const unit_kind unit_iq4_xs = {
+    256, UNIT_BYTES_iq4_xs, 0, iq4_xs_q, iq4_xs_sgn, iq4_xs_scale, NULL, NULL, NULL};
+#endif

@@ -1,0 +1,637 @@
+#!/usr/bin/env python3
+"""`mica run` and the command line from outside: every flag with two values and the difference it makes,
+messages, exit codes, bad files, streams and signals.
+
+    tests/cli/cli_test.py [BUILD] [WORD]    BUILD: folder with the program; WORD: only cases that hold it
+Prints ok, FAILED or skip for each case; last line: N passed, N failed, N skipped."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from harness import LLAMA, MOE, QWEN3, case, main, need
+
+# ---- run: one answer ----
+
+
+@case
+def run_answers_right(t):
+    for model in (LLAMA, QWEN3, MOE):
+        r = t.run("-p", "Capital of Cyprus?", "--temp", "0", "--think", "off", model=model).ok()
+        need("Nicosia" in r.out, f"{model.name}: {r.out!r}")
+        need(r.err.count("mica: prompt ") == 1 and "t/s" in r.err, f"no times: {r.err!r}")
+
+
+@case
+def run_stdout_is_the_answer_alone(t):
+    r = t.run("-p", "Capital of Cyprus?", "--temp", "0", "--think", "on").ok()
+    need("think" not in r.out and not r.out.startswith("\n"), f"{r.out!r}")
+    need("Nicosia" in r.out, f"{r.out!r}")
+    need("Nicosia" in r.err, f"thinking is not on standard error: {r.err!r}")
+    need("\033" not in r.err and "\r" not in r.err, "escapes without a terminal")
+
+
+@case
+def run_prompt_sources_agree(t):
+    want = t.run("-p", "Capital of Cyprus?", "--temp", "0").ok().out
+    f = t.file("prompt.txt", "Capital of Cyprus?\n")
+    need(t.run("-f", f, "--temp", "0").ok().out == want, "-f differs from -p")
+    need(t.run("-f", "-", "--temp", "0", stdin="Capital of Cyprus?\n").ok().out == want, "-f - differs")
+    need(t.run("--temp", "0", stdin="Capital of Cyprus?\r\n").ok().out == want, "a pipe differs")
+    other = t.file("other.txt", "Capital of Vietnam?")
+    need(t.run("-f", other, "--temp", "0").ok().out != want, "another file, the same answer")
+    t.run("-p", "x", "-f", f).fails(2, "-f", "-p")
+    t.run("-f", t.tmp / "nothing.txt").fails(3, "nothing.txt", "No such file")
+    t.run("-f", t.tmp).fails(3, str(t.tmp), "directory")
+    t.run(stdin="").fails(2, "standard input", "empty")
+
+
+@case
+def run_json_shape(t):
+    d = t.answer("--think", "off")
+    need(
+        set(d)
+        == {
+            "type",
+            "prompt_tokens",
+            "cached_tokens",
+            "ids",
+            "text",
+            "finish_reason",
+            "timings",
+            "draft",
+            "experts",
+        },
+        f"members: {sorted(d)}",
+    )
+    need(set(d["timings"]) == {"load_ms", "prompt_ms", "prompt_tps", "decode_ms", "decode_tps"}, "timings")
+    need(set(d["draft"]) == {"windows", "drafted", "accepted"}, "draft")
+    need(set(d["experts"]) == {"hit_rate", "link_bytes", "cpu_bytes", "ssd_bytes"}, "experts")
+    need(d["finish_reason"] == "stop" and d["prompt_tokens"] > 5 and d["cached_tokens"] == 0, f"{d}")
+    need("Nicosia" in d["text"] and d["timings"]["load_ms"] > 0 and d["timings"]["decode_tps"] > 0, f"{d}")
+
+
+@case
+def run_json_text_is_whole_utf8(t):
+    r = t.run("-p", "Say: 模型 é 😊", "--json", "--temp", "1.5", "--seed", "3", "-n", "80", "--raw").ok()
+    for line in r.raw.split(b"\n"):
+        line.decode("utf-8")  # raises on half a character
+
+
+# Flags of run: two values each, and what must differ in the final JSON line.
+FLAGS = [
+    ("-p", ["-p", "Capital of Vietnam?"], ["-p", "Capital of Iceland?"], "text", {}),
+    (
+        "--system",
+        ["--system", "Be brief."],
+        ["--system", "You are a helpful assistant."],
+        "prompt_tokens",
+        {},
+    ),
+    ("--raw", ["--raw"], [], "prompt_tokens", {}),
+    ("--think", ["--think", "on"], ["--think", "off"], "text", {}),
+    (
+        "--chat-template-kwargs",
+        ["--chat-template-kwargs", '{"enable_thinking":true}'],
+        ["--chat-template-kwargs", '{"enable_thinking":false}'],
+        "prompt_tokens",
+        {},
+    ),
+    ("-n", ["-n", "2"], ["-n", "3"], "ids", {}),
+    ("--stop", ["--stop", "sia"], ["--stop", "ico"], "text", {}),
+    ("--ignore-eos", ["--ignore-eos", "-n", "60"], ["-n", "60"], "ids", {}),
+    ("--temp", ["--temp", "0"], ["--temp", "3", "--seed", "1"], "ids", {"temp": None, "raw": 1}),
+    ("--top-k", ["--top-k", "1"], ["--top-k", "0"], "ids", {"temp": "3", "seed": "1", "raw": 1}),
+    ("--top-p", ["--top-p", "0.01"], ["--top-p", "1"], "ids", {"temp": "3", "seed": "1", "raw": 1}),
+    ("--min-p", ["--min-p", "1"], ["--min-p", "0"], "ids", {"temp": "3", "seed": "1", "raw": 1}),
+    ("--repeat-penalty", ["--repeat-penalty", "1"], ["--repeat-penalty", "8"], "ids", {"raw": 1}),
+    ("--presence-penalty", ["--presence-penalty", "0"], ["--presence-penalty", "9"], "ids", {"raw": 1}),
+    ("--frequency-penalty", ["--frequency-penalty", "0"], ["--frequency-penalty", "9"], "ids", {"raw": 1}),
+    (
+        "--repeat-last-n",
+        ["--repeat-last-n", "1", "--presence-penalty", "50"],
+        ["--repeat-last-n", "-1", "--presence-penalty", "50"],
+        "ids",
+        {"raw": 1},
+    ),
+    ("--seed", ["--seed", "1"], ["--seed", "2"], "ids", {"temp": "3", "raw": 1}),
+]
+
+
+@case
+def run_each_flag_makes_a_difference(t):
+    for name, first, second, what, how in FLAGS:
+        base = ["--top-k", "0", "--top-p", "1", "--min-p", "0"] if how.get("temp") == "3" else []
+        if "seed" in how:
+            base += ["--seed", how["seed"]]
+        if "raw" in how:
+            base += ["--raw", "--ignore-eos", "-n", "40"]
+        temp = how.get("temp", "0")
+        a, b = (t.answer(*base, *flags, temp=temp)[what] for flags in (first, second))
+        need(a != b, f"{name}: {first} and {second} give the same {what}: {a!r}")
+
+
+@case
+def run_seed_decides(t):
+    args = ["--raw", "--ignore-eos", "-n", "30", "--top-k", "0"]
+    one, same = (t.answer(*args, "--seed", "7", temp="2")["ids"] for _ in range(2))
+    need(one == same, "the same seed, another answer")
+    r = t.run("-p", "x", *args, "--temp", "2").ok()
+    seed = re.search(r"mica: seed (\d+)", r.err)
+    need(seed, f"a random seed is not printed: {r.err!r}")
+    again = t.run("-p", "x", *args, "--temp", "2", "--seed", seed.group(1)).ok()
+    need(again.out == r.out, "the printed seed gives another answer")
+    need("mica: seed" not in again.err, "a given seed needs no line")
+
+
+@case
+def run_n_0_reads_the_prompt_only(t):
+    r = t.run("-p", "hi", "-n", "0").ok()
+    need(r.raw == b"", f"{r.raw!r}")
+    d = t.answer("-n", "0")
+    need(d["ids"] == [] and d["finish_reason"] == "length" and d["prompt_tokens"] > 0, f"{d}")
+
+
+@case
+def run_n_minus_1_ends_with_the_turn(t):
+    need(t.answer("-n", "-1")["ids"] == t.answer()["ids"], "-1 is not the default")
+    need(t.answer("-n", "2")["finish_reason"] == "length", "-n 2 is not `length`")
+
+
+@case
+def run_stop_strings(t):
+    whole = t.answer("--think", "off")["text"]
+    need(whole.startswith("Nicosia") or "Nicosia" in whole, whole)
+    at = whole.index("sia")
+    d = t.answer("--think", "off", "--stop", "sia", "--stop", "never")
+    need(d["text"] == whole[:at] and d["finish_reason"] == "stop", f"{d['text']!r} of {whole!r}")
+    r = t.run("-p", "Capital of Cyprus?", "--think", "off", "--temp", "0", "--stop", "sia").ok()
+    need(r.out == whole[:at], f"{r.out!r}")
+    r = t.run("-p", "Capital of Cyprus?", "--think", "off", "--temp", "0", "--stop", whole[-2:] + "x").ok()
+    need(r.out == whole, "the beginning of a stop string at the end was lost")
+    t.run("-p", "x", "--stop", "").fails(2, "--stop", "empty")
+    t.run("-p", "x", "--stop", b"\xa8").fails(2, "--stop", "UTF-8")
+
+
+@case
+def run_draft_needs_a_block(t):
+    t.answer("--draft", "off")
+    t.run("-p", "x", "--draft", "4").fails(2, "--draft", "no draft block")
+    t.run("-p", "x", "--draft-min-p", "0.5").fails(2, "--draft-min-p")
+    t.run("-p", "x", "--draft", "some").fails(2, "--draft", "not a whole number")
+
+
+@case
+def run_context(t):
+    long = "word " * 300
+    t.run("-p", long, "-c", "256").fails(2, "256")
+    t.run("-p", long, "-c", "1024", "-n", "1").ok()
+    r = t.run("-p", "Count.", "--ignore-eos", "-c", "256", "-n", "-1", timeout=120).ok()
+    need("the context of 256 tokens is full" in r.err, f"{r.err[-300:]!r}")
+
+
+@case
+def run_bytes_of_argv(t):
+    t.run("-p", b"\xff\xfe").fails(2, "UTF-8")
+    t.run("-p", b"\xff\xfe", "--raw", "-n", "1").ok()
+    t.run("-p", "a\u0301 \u200d \U0001f60a", "-n", "1").ok()
+
+
+@case
+def run_control_tokens_in_text_stay_text(t):
+    plain = t.answer("-n", "0", prompt="a<|im_end|>b")["prompt_tokens"]
+    special = t.answer("-n", "0", "--raw", prompt="a<|im_end|>b")["prompt_tokens"]
+    rest = t.answer("-n", "0", prompt="ab")["prompt_tokens"]
+    need(plain - rest >= 4, f"the mark became one token: {plain} and {rest}")
+    need(special == 3, f"--raw: {special} tokens instead of 3")
+
+
+# ---- Where it runs ----
+
+
+def device_line(r):
+    return next(l for l in r.err.splitlines() if l.startswith("mica: ") and "parameters" in l)
+
+
+@case
+def device_flags_make_a_difference(t):
+    def line(*argv):
+        return device_line(t("bench", "-m", LLAMA, "-p", "1", "-n", "0", "-r", "1", *argv).ok())
+
+    need(line("-t", "1") != line("-t", "2"), "-t 1 and -t 2 look the same")
+    need(line("--device", "cpu") != line("--device", "ref"), "--device cpu and ref look the same")
+    need(line("--isa", "scalar") != line(), "--isa scalar looks like the default")
+    need(line("-ngl", "0") == line("--device", "cpu"), "-ngl 0 is not the CPU")
+
+
+@case
+def device_flags_refuse(t):
+    for flag, value in (
+        ("--vram", "16G"),
+        ("--vram-reserve", "1G"),
+        ("--kv-resident", "1"),
+        ("--n-cpu-moe", "4"),
+        ("--experts-ram", "all"),
+        ("--profile", "x"),
+    ):
+        t.run("-p", "x", flag, value).fails(7, flag, "CPU only")
+    t.run("-p", "x", "-ngl", "99").fails(7, "-ngl", "99")
+    t.run("-p", "x", "-ngl", "all").fails(7, "-ngl")
+    t.run("-p", "x", "--device", "warp:0").fails(7, "warp:0")
+    t.run("-p", "x", "--isa", "mmx").fails(2, "mmx")
+    r = t.run("-p", "x", "--device", "cuda:0")
+    need(r.rc in (5, 7), f"--device cuda:0: exit {r.rc}: {r.err}")
+
+
+@case
+def bits_do_not_depend_on_flags(t):
+    def logits(*argv):
+        return (
+            t(
+                "eval",
+                "logits",
+                "-m",
+                LLAMA,
+                "--tokens",
+                "1,2,3,4,5,6,7,8,9",
+                "--positions",
+                "all",
+                "--json",
+                *argv,
+            )
+            .ok()
+            .out
+        )
+
+    base = logits()
+    for flags in (
+        ["-t", "1"],
+        ["--device", "ref"],
+        ["--isa", "scalar"],
+        ["--ubatch", "1"],
+        ["--ubatch", "4"],
+        ["--split-at", "4"],
+        ["--exact"],
+        ["-c", "512"],
+    ):
+        need(logits(*flags) == base, f"{flags}: other bits")
+    need(len({base, logits("--kv", "f32"), logits("--kv", "int8")}) == 3, "--kv changes nothing")
+
+
+@case
+def memory_cap(t):
+    t.run("-p", "x", "-n", "1", "--ram", "4G").ok()
+    t.run("-p", "x", "-n", "1", "--ram", "1M").fails(6)
+    t.run("-p", "x", "--ram", "16GB").fails(2, "--ram", "16GB")
+    t.run("-p", "x", "--ram", "-1").fails(2, "--ram")
+
+
+# ---- The command line ----
+
+
+@case
+def unknown_words(t):
+    t.run("--contxt", "3").fails(2, "--contxt", "did you mean --context?")
+    t.run("--xyzzy").fails(2, "--xyzzy", "mica help run")
+    t.run("--top", "3").fails(2, "--top", "eval logits")
+    t("rnu").fails(2, "did you mean `mica run`?")
+    t("eval").fails(2, "second word")
+    t("eval", "pll").fails(2, "eval")
+    t("-m", "x").fails(2, "-m", "command")
+    t().fails(2, "mica help")
+    t("run").fails(2, "-m", "missing")
+    t.run("extra").fails(2, "extra", "usage")
+    t("inspect").fails(2, "-m")
+    t("rm").fails(2, "usage")
+    t("completion", "tcsh").fails(2, "tcsh", "fish")
+    t("help", "nothing").fails(2, "nothing")
+
+
+@case
+def values_are_checked(t):
+    for flag, bad, why in (
+        ("-n", "x", "whole number"),
+        ("-n", "-2", "least"),
+        ("-n", "99999999999", "most"),
+        ("-n", "99999999999999999999", "large"),
+        ("-n", "", "whole number"),
+        ("-n", "3.5", "whole"),
+        ("-c", "-1", "least"),
+        ("-t", "2000", "most"),
+        ("--temp", "-1", "least"),
+        ("--temp", "nan", "most"),
+        ("--temp", "warm", "number"),
+        ("--top-p", "1.5", "most"),
+        ("--min-p", "-0.1", "least"),
+        ("--kv", "f64", "f16|f32|int8"),
+        ("--ram", "much", "size"),
+        ("--repeat-penalty", "0", "least"),
+        ("--seed", "-2", "least"),
+    ):
+        t.run("-p", "x", flag, bad).fails(2, flag, f'"{bad}"', why)
+        t.run(
+            "-p",
+            "x",
+            f"{flag}={bad}" if flag.startswith("--") else flag,
+            *([] if flag.startswith("--") else [bad]),
+        ).fails(2, flag)
+    t.run("-p").fails(2, "-p", "no value")
+    t.run("--system", "--raw").fails(2, "--system", "--raw")
+    t.run("--json=1", "-p", "x").fails(2, "--json", "no value")
+    t.run("-p", "x", "--chat-template-kwargs", "{").fails(2, "--chat-template-kwargs")
+    t.run("-p", "x", "--chat-template-kwargs", "[]").fails(2, "--chat-template-kwargs", "object")
+    t.run("-p", "x", "--raw", "--system", "s").fails(2, "--system", "template")
+
+
+@case
+def aliases_mean_the_same(t):
+    want = t.answer("-n", "4")["ids"]
+    for same in (["--predict", "4"], ["--n-predict", "4"], ["--n-predict=4"]):
+        need(t.answer(*same)["ids"] == want, f"{same}")
+    need(t.answer("--ctx-size", "512", "-n", "4")["ids"] == want, "--ctx-size")
+    a, b = (t.answer(flag, "Be brief.", "-n", "0")["prompt_tokens"] for flag in ("-sys", "--system-prompt"))
+    need(a == b == t.answer("--system", "Be brief.", "-n", "0")["prompt_tokens"], "-sys")
+    need(t.answer("--temperature", "0", "-n", "4", temp=None)["ids"] == want, "--temperature")
+    t("run", "--model", LLAMA, "--prompt", "x", "-n", "0").ok()
+
+
+@case
+def help_names_every_flag(t):
+    names = t("help").ok().out
+    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", names.split("Often used")[0], re.M)
+    need(len(commands) >= 20 and "run" in commands and "eval ppl" in commands, f"{commands}")
+    for c in commands:
+        page = t("help", *c.split()).ok().out
+        need(page == t(*c.split(), "--help").ok().out, f"{c}: --help differs from help")
+        need(page.startswith(f"mica {c}: ") and "--help" in page, page[:80])
+        need(max(len(l) for l in page.splitlines()) <= 110, f"{c}: a line too long")
+    need(t("--help").ok().out == names == t("-h").ok().out, "--help differs from help")
+    need("mica eval kld" in t("help", "eval").ok().out == t("eval", "--help").ok().out, "help eval")
+    man = t("help", "--man").ok().out
+    need(man.startswith(".TH MICA 1") and all(f".SS mica {c}" in man for c in commands), "manual page")
+    if shutil.which("groff"):
+        p = subprocess.run(["groff", "-man", "-Tutf8", "-ww"], input=man.encode(), capture_output=True)
+        need(p.returncode == 0 and not p.stderr, p.stderr.decode()[:200])
+
+
+@case
+def help_needs_no_model(t):
+    r = t("run", "--help", "-m", "nothing").ok()
+    need("Usage: mica run" in r.out, r.out[:80])
+
+
+@case
+def version_says_itself(t):
+    r = t("version").ok()
+    need(re.match(r"mica \d+\.\d+\.\d+\n", r.out), r.out)
+    need(t("--version").ok().out == r.out == t("-V").ok().out, "--version differs")
+    v = t("version", "--json").json()
+    need(r.out.startswith(f"mica {v['version']}\n") and v["cpu"]["threads"] >= 1, f"{v}")
+
+
+@case
+def env_lists_variables(t):
+    v = {x["name"]: x for x in t("env", "--json").json()}
+    need(v["MICA_HOME"]["value"] == t.env["MICA_HOME"] and v["NO_COLOR"]["value"] is None, f"{v}")
+    secret = t("env", env={**t.env, "HF_TOKEN": "hf_verysecret"}).ok()
+    need("verysecret" not in secret.out and "HF_TOKEN" in secret.out, "the token is printed")
+
+
+def complete(t, words, shell="bash"):
+    """What bash offers after these words."""
+    script = t("completion", "bash").ok().out
+    script += (
+        f"\nmica() {{ '{t.mica}' \"$@\"; }}\nCOMP_WORDS=({' '.join(repr(w) for w in words)})\n"
+        f"COMP_CWORD={len(words) - 1}\ncompopt() {{ :; }}\n_mica\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n"
+    )
+    p = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, env=t.env)
+    need(p.returncode == 0 and not p.stderr, f"bash: {p.stderr}")
+    return p.stdout.split()
+
+
+@case
+def completion_works_in_bash(t):
+    need("run" in complete(t, ["mica", ""]), "commands")
+    need(complete(t, ["mica", "tok"]) == ["tokenize"], "tok")
+    need(complete(t, ["mica", "eval", "p"]) == ["ppl"], "eval p")
+    need("--context" in complete(t, ["mica", "run", "--con"]), "--con")
+    need(complete(t, ["mica", "run", "--kv", ""]) == ["f16", "f32", "int8"], "--kv")
+    need(complete(t, ["mica", "eval", "logits", "--positions", "a"]) == ["all"], "--positions")
+    need("--vram" not in complete(t, ["mica", "run", "--"]), "refused flags are offered")
+
+
+@case
+def completion_parses_elsewhere(t):
+    for shell in ("zsh", "fish"):
+        script = t("completion", shell).ok().out
+        need(script.count("--context") + script.count("-l context") >= 1, shell)
+        if shutil.which(shell):
+            p = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True)
+            need(p.returncode == 0, f"{shell}: {p.stderr[:200]}")
+
+
+# ---- Files that are wrong ----
+
+
+@case
+def model_files_that_are_wrong(t):
+    whole = LLAMA.read_bytes()
+    t("run", "-m", t.tmp / "nothing.gguf", "-p", "x").fails(3, "nothing.gguf")
+    t("run", "-m", t.tmp, "-p", "x").fails(3, str(t.tmp))
+    t("run", "-m", t.file("empty.gguf", b""), "-p", "x").fails(4, "empty.gguf")
+    t("run", "-m", t.file("text.gguf", "no model at all, only words\n"), "-p", "x").fails(4, "text.gguf")
+    for n in (24, 5000, len(whole) // 2, len(whole) - 1):
+        t("run", "-m", t.file("cut.gguf", whole[:n]), "-p", "x").fails(4, "cut.gguf")
+    key = b"general.architecture"
+    at = whole.index(key) + len(key) + 4 + 8
+    need(whole[at : at + 5] == b"llama", "the fixture has another layout")
+    t("run", "-m", t.file("arch.gguf", whole[:at] + b"lxxma" + whole[at + 5 :]), "-p", "x").fails(
+        5, "lxxma"
+    )
+    t("inspect", t.tmp / "nothing.gguf").fails(3, "nothing.gguf")
+    t("plan", "-m", t.tmp / "cut.gguf").fails(4, "cut.gguf")
+    t("tokenize", "-m", t.tmp / "cut.gguf", "x").fails(4, "cut.gguf")
+
+
+@case
+def model_paths_that_are_odd(t):
+    for name in ("Željko Ünï 模型 🙂/a b%20'c\".gguf", " blank at both ends ", "-dash.gguf"):
+        path = t.tmp / "paths" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(LLAMA, path)
+        t("run", "-m", path, "-p", "x", "-n", "1").ok()
+        t("run", "-m", path.name, "-p", "x", "-n", "1", cwd=path.parent).ok()
+    link = t.tmp / "paths" / "link.gguf"
+    link.symlink_to(LLAMA)
+    t("run", "-m", link, "-p", "x", "-n", "1").ok()
+    t("run", "-m", "x" * 300, "-p", "x").fails(3)
+    t("run", "-m", "/dev/null", "-p", "x", timeout=10)
+    fifo = t.tmp / "fifo"
+    os.mkfifo(fifo)
+    r = t("run", "-m", fifo, "-p", "x", timeout=10)
+    need(r.rc in (3, 4), f"a FIFO: exit {r.rc}")
+
+
+@case
+def template_that_is_broken(t):
+    whole = LLAMA.read_bytes()
+    at = whole.rindex(b"{%- endfor %}")
+    path = t.file("template.gguf", whole[:at] + b"{%- endxor %}" + whole[at + 13 :])
+    t("run", "-m", path, "-p", "x").fails(2, "template")
+    t("run", "-m", path, "-p", "x", "--raw", "-n", "1").ok()
+
+
+@case
+def no_home_at_all(t):
+    bare = {"PATH": t.env["PATH"]}
+    t.run("-p", "x", "-n", "1", env=bare).ok()
+    t("list", env=bare)
+    home = {"PATH": t.env["PATH"], "HOME": "/nonexistent"}
+    t.run("-p", "x", "-n", "1", env=home).ok()
+    t("list", "--json", env=home)
+
+
+@case
+def nothing_is_written_beside_the_model(t):
+    folder = t.tmp / "still"
+    folder.mkdir()
+    shutil.copy(LLAMA, folder / "m.gguf")
+    folder.chmod(0o555)
+    before = sorted(os.listdir(folder))
+    t.run("-p", "x", "-n", "1", model=folder / "m.gguf").ok()
+    t("inspect", folder / "m.gguf").ok()
+    folder.chmod(0o755)
+    need(sorted(os.listdir(folder)) == before, "something was written")
+
+
+# ---- Streams and signals ----
+
+
+def popen(t, *argv, **kw):
+    return subprocess.Popen([t.mica, *[str(a) for a in argv]], env=t.env, **kw)
+
+
+@case
+def streams_may_be_closed(t):
+    base = f"'{t.mica}' run -m '{LLAMA}' -n 2 --temp 0"
+    for line, want in (
+        (f"{base} -p x <&-", 0),
+        (f"{base} -p x >&-", 0),
+        (f"{base} -p x 2>&-", 0),
+        (f"{base} -p x <&- >&- 2>&-", 0),
+        (f"{base} <&-", 2),
+    ):
+        p = subprocess.run(["bash", "-c", line], env=t.env, capture_output=True, timeout=30)
+        need(
+            p.returncode == want,
+            f"{line.split('gguf')[1]}: exit {p.returncode}: {p.stderr.decode()[-200:]}",
+        )
+
+
+@case
+def a_reader_that_leaves(t):
+    p = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f"'{t.mica}' run -m '{LLAMA}' --ignore-eos --raw -p x -n 2000 | head -c 5; "
+            "echo; echo ${PIPESTATUS[0]}",
+        ],
+        env=t.env,
+        capture_output=True,
+        timeout=60,
+    )
+    lines = p.stdout.split(b"\n")
+    need(lines[-2] == b"141", f"status {lines[-2]!r}")  # as any filter: ended by SIGPIPE
+    need(b"rite" not in p.stderr, f"a message: {p.stderr[-200:]!r}")
+
+
+@case
+def a_disk_that_is_full(t):
+    with open("/dev/full", "wb") as full:
+        p = popen(
+            t,
+            "run",
+            "-m",
+            LLAMA,
+            "-p",
+            "x",
+            "-n",
+            "4",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+        )
+        err = p.communicate(timeout=60)[1].decode()
+    need(p.returncode == 9 and "No space left" in err, f"exit {p.returncode}: {err[-200:]}")
+
+
+@case
+def signals_end_it_within_two_seconds(t):
+    for sig, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        for delay in (0.0, 0.02, 0.3, 1.0):
+            p = popen(
+                t,
+                "run",
+                "-m",
+                LLAMA,
+                "--raw",
+                "-p",
+                "x",
+                "--ignore-eos",
+                "--device",
+                "ref",
+                "-n",
+                "-1",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+            )
+            time.sleep(delay)
+            start = time.time()
+            p.send_signal(sig)
+            p.communicate(timeout=20)
+            took = time.time() - start
+            # A signal before main has set its handlers ends the process the default way.
+            early = delay == 0.0 and p.returncode == -sig
+            need(p.returncode == code or early, f"{sig.name} after {delay} s: exit {p.returncode}")
+            need(took < 2, f"{sig.name} after {delay} s: took {took:.1f} s")
+
+
+@case
+def ctrl_c_gives_what_there_is(t):
+    p = popen(
+        t,
+        "run",
+        "-m",
+        LLAMA,
+        "--raw",
+        "-p",
+        "x",
+        "--ignore-eos",
+        "--device",
+        "ref",
+        "-n",
+        "-1",
+        "--json",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
+    first = p.stdout.readline()
+    p.send_signal(signal.SIGINT)
+    rest = p.communicate(timeout=20)[0]
+    done = json.loads((first + rest).splitlines()[-1])
+    need(
+        p.returncode == 130 and done["finish_reason"] == "cancelled" and done["ids"],
+        f"{p.returncode} {done}",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+/* Thinking told apart and stop strings held back, whatever the pieces the text comes in. */
+#include "cli/reply.h"
+
+#include "check.h"
+
+typedef struct heard {
+    strbuf parts[3], all;
+} heard;
+
+static void hear(void *user, reply_part part, const char *text, size_t n) {
+    heard *h = user;
+    strbuf_put(&h->parts[part], text, n);
+    strbuf_put(&h->all, text, n);
+}
+
+static void expect(const strbuf *got, const char *want) {
+    if (strcmp(strbuf_cstr(got), want) != 0) check_failed(__FILE__, __LINE__, want, strbuf_cstr(got));
+}
+
+typedef struct one_case {
+    const char *prompt, *text;
+    const char *stops[3];
+    const char *answer, *thinking, *all; // all NULL: the text itself
+    bool stopped, raw;
+} one_case;
+
+/* The text in pieces of at most n bytes, cut between characters as the text stream gives them. */
+static void run_case(const one_case *c, size_t n) {
+    heard h = {0};
+    size_t n_stop = 0;
+    while (n_stop < 3 && c->stops[n_stop]) n_stop++;
+    reply r = {.split = !c->raw, .stop = {.stops = c->stops, .n_stop = n_stop}, .sink = hear, .user = &h};
+    reply_begin(&r, c->prompt);
+    bool more = true;
+    for (const char *p = c->text; *p && more;) {
+        size_t k = 0;
+        do k += (size_t)utf8_len(p + k, strlen(p + k));
+        while (k < n && p[k]);
+        more = reply_put_text(&r, p, k);
+        p += k;
+    }
+    reply_flush(&r);
+    CHECK(r.stopped == c->stopped);
+    expect(&h.parts[PART_ANSWER], c->answer);
+    expect(&h.parts[PART_THINKING], c->thinking);
+    expect(&h.all, c->all ? c->all : c->text);
+    for (int i = 0; i < 3; i++) strbuf_fini(&h.parts[i]);
+    strbuf_fini(&h.all);
+    reply_fini(&r);
+}
+
+static void run_cases(const one_case *cases, size_t n_case) {
+    for (size_t i = 0; i < n_case; i++)
+        for (size_t n = 1; n < 40; n++) run_case(&cases[i], n);
+}
+
+static void test_thinking_is_told_apart(void **state) {
+    (void)state;
+    static const one_case cases[] = {
+        {.prompt = "assistant\n", .text = "Hello.", .answer = "Hello.", .thinking = ""},
+        {.prompt = "a", .text = "<think>\n\n</think>\n\nHi", .answer = "Hi", .thinking = ""},
+        {.prompt = "a",
+         .text = "\n<think>\nOne.\n\nTwo.\n</think>\n\nHi\n",
+         .answer = "Hi\n",
+         .thinking = "One.\n\nTwo."},
+        {.prompt = "a<think>\n", .text = "One.\n</think>\n\nHi", .answer = "Hi", .thinking = "One."},
+        {.prompt = "<think>\n\n</think>\n\n", .text = "\n  Hi", .answer = "Hi", .thinking = ""},
+        {.prompt = "a",
+         .text = "  Hi <think> no </think>",
+         .answer = "  Hi <think> no </think>",
+         .thinking = ""},
+        {.prompt = "a", .text = "<thin air", .answer = "<thin air", .thinking = ""},
+        {.prompt = "a", .text = "<thin", .answer = "<thin", .thinking = ""},
+        {.prompt = "a", .text = " ", .answer = " ", .thinking = ""},
+        {.prompt = "a", .text = "<think>cut off </th", .answer = "", .thinking = "cut off </th"},
+        {.prompt = "a", .text = "<think>a</thunk></think>b", .answer = "b", .thinking = "a</thunk>"},
+        {.prompt = "a",
+         .text = "<think>\xE6\xA8\xA1\xE5\x9E\x8B</think>\xC3\xA9",
+         .answer = "\xC3\xA9",
+         .thinking = "\xE6\xA8\xA1\xE5\x9E\x8B"},
+        {.text = "<think>a</think> b", .answer = "<think>a</think> b", .thinking = "", .raw = true},
+    };
+    run_cases(cases, sizeof cases / sizeof cases[0]);
+}
+
+static void test_nothing_of_a_stop_string_is_given(void **state) {
+    (void)state;
+    static const one_case cases[] = {
+        {.text = "one STOP two",
+         .stops = {"STOP"},
+         .answer = "one ",
+         .thinking = "",
+         .all = "one ",
+         .stopped = true,
+         .raw = true},
+        {.text = "one STO two ST",
+         .stops = {"STOP"},
+         .answer = "one STO two ST",
+         .thinking = "",
+         .raw = true},
+        {.text = "aab",
+         .stops = {"ab"},
+         .answer = "a",
+         .thinking = "",
+         .all = "a",
+         .stopped = true,
+         .raw = true},
+        {.text = "aaab",
+         .stops = {"aab"},
+         .answer = "a",
+         .thinking = "",
+         .all = "a",
+         .stopped = true,
+         .raw = true},
+        {.text = "abcd",
+         .stops = {"cd", "bc"},
+         .answer = "a",
+         .thinking = "",
+         .all = "a",
+         .stopped = true,
+         .raw = true}, // the first in the text, not in the list
+        {.text = "x\xE6\xA8\xA1\xE5\x9E\x8By",
+         .stops = {"\xE5\x9E\x8B"},
+         .answer = "x\xE6\xA8\xA1",
+         .thinking = "",
+         .all = "x\xE6\xA8\xA1",
+         .stopped = true,
+         .raw = true},
+        {.text = "STOP",
+         .stops = {"STOP"},
+         .answer = "",
+         .thinking = "",
+         .all = "",
+         .stopped = true,
+         .raw = true},
+        {.prompt = "a",
+         .text = "<think>\n\nx\n\n</think>\n\nA\n\nB",
+         .stops = {"\n\n"},
+         .answer = "A",
+         .thinking = "x",
+         .all = "<think>\n\nx\n\n</think>\n\nA",
+         .stopped = true}, // not in the thinking
+        {.prompt = "a",
+         .text = "<th. B",
+         .stops = {"."},
+         .answer = "<th",
+         .thinking = "",
+         .all = "<th",
+         .stopped = true},
+    };
+    run_cases(cases, sizeof cases / sizeof cases[0]);
+}
+
+/* Against a definition that sees the whole text: random texts of few letters, random stops, random pieces. */
+static void test_random_stops_equal_the_definition(void **state) {
+    (void)state;
+    uint64_t seed = 20261130;
+    printf("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < 20000; round++) {
+        char text[24], stops[2][5];
+        const size_t n = test_rand(&seed) % 20;
+        for (size_t i = 0; i < n; i++) text[i] = "ab"[test_rand(&seed) % 2];
+        text[n] = 0;
+        for (int k = 0; k < 2; k++) {
+            const size_t m = 1 + test_rand(&seed) % 4;
+            for (size_t i = 0; i < m; i++) stops[k][i] = "ab"[test_rand(&seed) % 2];
+            stops[k][m] = 0;
+        }
+        const char *first = NULL, *end = NULL; // the one that ends first, then the longest
+        for (int k = 0; k < 2; k++) {
+            const char *at = strstr(text, stops[k]), *at_end = at ? at + strlen(stops[k]) : NULL;
+            if (!at || (first && (at_end > end || (at_end == end && at >= first)))) continue;
+            first = at;
+            end = at_end;
+        }
+        char want[24];
+        snprintf(want, sizeof want, "%.*s", first ? (int)(first - text) : (int)n, text);
+        const one_case c = {.text = text,
+                            .stops = {stops[0], stops[1]},
+                            .answer = want,
+                            .thinking = "",
+                            .all = want,
+                            .stopped = first != NULL,
+                            .raw = true};
+        for (size_t piece = 1; piece < 6; piece++) run_case(&c, piece);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_thinking_is_told_apart),
+        cmocka_unit_test(test_nothing_of_a_stop_string_is_given),
+        cmocka_unit_test(test_random_stops_equal_the_definition),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

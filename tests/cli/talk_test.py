@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""The conversation of `mica run`, through a pseudo-terminal, as a person has it.
+
+    tests/cli/talk_test.py [BUILD] [WORD]    BUILD: folder with the program; WORD: only cases that hold it
+Prints ok, FAILED or skip for each case; last line: N passed, N failed, N skipped."""
+
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+
+from harness import LLAMA, Failed, case, main, need
+
+# ---- The conversation ----
+
+
+class Terminal:
+    """The program on a pseudo-terminal, as a person sees it."""
+
+    def __init__(self, t, *argv, model=LLAMA, env=None):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(t.mica, [t.mica, "run", "-m", str(model), *map(str, argv)], {**t.env, **(env or {})})
+        self.seen = ""
+
+    def read(self, seconds):
+        ready, _, _ = select.select([self.fd], [], [], seconds)
+        if not ready:
+            return False
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:
+            return False
+        self.seen += data.decode("utf-8", "replace")
+        return bool(data)
+
+    def expect(self, text, seconds=20):
+        """Waits until the text was seen; what came up to its end is taken."""
+        end = time.time() + seconds
+        while text not in self.seen and time.time() < end:
+            self.read(0.1)
+        need(text in self.seen, f"waited for {text!r}, saw {self.seen[-300:]!r}")
+        before, _, self.seen = self.seen.partition(text)
+        return before + text
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def prompt(self):
+        return self.expect("> ")
+
+    def ask(self, text):
+        self.send(text + "\r")
+        return self.expect("t/s)") + self.prompt()
+
+    def end(self, seconds=10):
+        """The exit code, after everything was read."""
+        end = time.time() + seconds
+        while time.time() < end:
+            self.read(0.05)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        raise Failed(f"still running: {self.seen[-200:]!r}")
+
+
+@case
+def talk_answers_and_remembers(t):
+    x = Terminal(t, "--temp", "0", "--think", "off")
+    x.expect("/help lists the commands")
+    x.prompt()
+    need("Nicosia" in x.ask("Capital of Cyprus?"), "the first answer")
+    again = x.ask("Capital of Iceland?")
+    need("Reykjavik" in again, f"{again!r}")
+    cached = re.search(r"prompt (\d+) tokens \((\d+) cached\)", again)
+    need(cached and int(cached.group(2)) >= 10, f"the second turn read everything again: {again!r}")
+    x.send("/exit\r")
+    need(x.end() == 0, "exit code of /exit")
+
+
+@case
+def talk_commands(t):
+    x = Terminal(t, "--temp", "2", "--seed", "5")
+    x.prompt()
+    x.send("/help\r")
+    page = x.prompt()
+    for word in ("/clear", "/regen", "/system", "/exit"):
+        need(word in page, f"/help has no {word}")
+    x.send("/rgen\r")
+    need("did you mean /regen?" in x.prompt(), "no suggestion")
+    x.send("/regen\r")
+    need("no answer yet" in x.prompt(), "/regen without an answer")
+    first = x.ask("Tell me a story.")
+    second = x.ask("/regen")
+    strip = lambda s: re.sub(r"\d", "", s.split("story.")[-1].replace("/regen", ""))
+    need(strip(first) != strip(second), "/regen says the same again")
+    before = int(re.search(r"prompt (\d+) tokens", second).group(1))
+    x.send("/clear\r")
+    x.expect("(forgotten)")
+    x.prompt()
+    after = int(re.search(r"prompt (\d+) tokens", x.ask("Tell me a story.")).group(1))
+    need(after == before, f"/clear forgets not all: {before} {after}")
+    x.send("/system Be brief and kind.\r")
+    x.expect("(system message set)")
+    x.prompt()
+    x.send("/clear\r")
+    x.prompt()
+    need(int(re.search(r"prompt (\d+) tokens", x.ask("Tell me a story.")).group(1)) > after, "/system")
+    x.send("/think\r")
+    need("on, off" in x.prompt(), "/think")
+    f = t.file("question.txt", "Capital of Cyprus?")
+    need("prompt" in x.ask(f"/read {f}"), "/read")
+    x.send("/read /nonexistent\r")
+    need("No such file" in x.prompt(), "/read of nothing")
+    x.send("\x04")
+    need(x.end() == 0, "exit code of Ctrl-D")
+
+
+@case
+def talk_ctrl_c_stops_the_answer_only(t):
+    x = Terminal(t, "--raw", "--ignore-eos", "--device", "ref", "-n", "-1", "--temp", "1")
+    x.prompt()
+    x.send("Tell me everything.\r")
+    x.expect("everything.")
+    x.read(1)
+    x.send("\x03")
+    x.expect("(stopped)", 5)
+    x.prompt()
+    x.send("some words")
+    x.expect("some words")
+    x.send("\x03")
+    x.prompt()
+    x.send("\x03")
+    x.expect("(Ctrl-C again leaves)")
+    x.prompt()
+    x.send("\x03")
+    need(x.end() == 130, "exit code of the second Ctrl-C")
+
+
+@case
+def talk_sigterm_at_the_prompt(t):
+    x = Terminal(t)
+    x.prompt()
+    start = time.time()
+    os.kill(x.pid, signal.SIGTERM)
+    need(x.end() == 143 and time.time() - start < 2, "exit code of SIGTERM")
+
+
+@case
+def talk_lines_of_many_lines(t):
+    x = Terminal(t, "-n", "1", "--temp", "0")
+    x.prompt()
+    one = int(re.search(r"prompt (\d+) tokens", x.ask("one two")).group(1))
+    x.send("/clear\r")
+    x.prompt()
+    x.send("one\\\r")
+    x.expect(". ")
+    joined = int(re.search(r"prompt (\d+) tokens", x.ask("two")).group(1))
+    need(joined != one, "a backslash does not join lines")
+    x.send("/clear\r")
+    x.prompt()
+    x.send("\033[200~one\rtwo\r\033[201~")
+    pasted = int(re.search(r"prompt (\d+) tokens", x.ask("")).group(1))
+    need(pasted == joined, f"a paste of two lines is another message: {pasted} and {joined}")
+    x.send("\x04")
+    need(x.end() == 0, "exit code")
+
+
+@case
+def talk_history_is_kept(t):
+    home = t.tmp / "history home"
+    env = {"MICA_HOME": str(home)}
+    x = Terminal(t, "-n", "1", env=env)
+    x.prompt()
+    x.ask("a line to find again é")
+    x.send("/exit\r")
+    need(x.end() == 0, "first run")
+    need((home / "history").stat().st_mode & 0o777 == 0o600, "others may read the history")
+    x = Terminal(t, "-n", "1", env=env)
+    x.prompt()
+    x.send("\033[A\033[A")
+    x.expect("a line to find again é")
+    x.send("\r")
+    x.prompt()
+    x.send("\x04")
+    need(x.end() == 0, "second run")
+
+
+@case
+def talk_without_a_place_for_history(t):
+    x = Terminal(t, "-n", "1", env={"MICA_HOME": "/proc/nowhere"})
+    x.prompt()
+    x.ask("hello")
+    x.send("\x04")
+    need(x.end() == 0, "exit code")
+
+
+@case
+def talk_colours_only_where_wanted(t):
+    for env, colour in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+        x = Terminal(t, "--think", "on", "--temp", "0", env=env)
+        text = x.expect("/help lists the commands")
+        text += x.prompt()
+        text += x.ask("Capital of Cyprus?")
+        x.send("\x04")
+        need(x.end() == 0, "exit code")
+        need(("\033[2m" in text) == colour, f"{env}: {text!r}")
+
+
+@case
+def talk_error_goes_on(t):
+    x = Terminal(t, "-c", "256", "-n", "4", "--temp", "0")
+    x.prompt()
+    x.send("word " * 300 + "\r")
+    x.expect("256")
+    x.expect("/clear")
+    x.prompt()
+    x.ask("Capital of Cyprus?")
+    x.send("\x04")
+    need(x.end() == 0, "exit code")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
