@@ -112,7 +112,7 @@ if ! make -j"$(nproc)" all >build/setup.log 2>&1; then
     grep -E 'error|Error|undefined|\*\*\*' build/setup.log | head -20 >&2
     die "the build failed: all of its output is in build/setup.log"
 fi
-say "build/mica: $(build/mica version), ready after $(($(date +%s) - start)) s"
+say "$(build/mica version | head -1) is build/mica, ready after $(($(date +%s) - start)) s"
 
 step "Devices"
 build/mica devices || die "listing the devices failed"

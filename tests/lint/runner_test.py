@@ -58,7 +58,7 @@ def main():
         text = text.replace("declare -A LIMIT=(", "declare -A IGNORED=(")
         text = text.replace(mark, OVERRIDES + mark)
         SCRIPTS["test.sh"] = text
-        SCRIPTS["tests/scripts.txt"] = "golden tests/good.py @B@\ngolden tests/dies.py\npython tests/none.py\n"
+        SCRIPTS["tests/scripts.txt"] = "golden tests/good.py @B@\ngolden tests/dies.py\npython no.py\n"
         for name, body in SCRIPTS.items():
             with open(os.path.join(root, name), "w") as f:
                 f.write(body)
