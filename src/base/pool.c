@@ -32,6 +32,9 @@ struct pool {
     _Alignas(64) _Atomic uint32_t epoch;    // futex word of the workers
     _Alignas(64) _Atomic uint32_t n_left;   // futex word of the caller
     _Alignas(64) _Atomic uint32_t n_asleep; // workers in the futex
+    _Alignas(64) _Atomic uint32_t n_here;   // parts in the barrier
+    _Alignas(64) _Atomic uint32_t phase;    // barriers passed; futex word of those who wait in one
+    _Atomic uint32_t n_barrier_asleep;
     _Atomic uint32_t caller_asleep;
     _Atomic bool stop;
 };
@@ -134,6 +137,26 @@ void pool_run(pool *p, pool_fn fn, void *arg) {
     atomic_store(&p->caller_asleep, 1);
     for (uint32_t left; (left = atomic_load(&p->n_left)) != 0;) futex_wait(&p->n_left, left);
     atomic_store(&p->caller_asleep, 0);
+}
+
+/* The last to come opens the barrier. Its reset of n_here is ordered before the new phase, so that the next barrier of the
+ * same call counts from zero. */
+void pool_barrier(pool *p) {
+    if (p->n_thread == 1) return;
+    uint32_t seen = atomic_load_explicit(&p->phase, memory_order_relaxed);
+    if (atomic_fetch_add(&p->n_here, 1) + 1 == (uint32_t)p->n_thread) {
+        atomic_store_explicit(&p->n_here, 0, memory_order_relaxed);
+        atomic_store(&p->phase, seen + 1);
+        if (atomic_load(&p->n_barrier_asleep) > 0) futex_wake(&p->phase);
+        return;
+    }
+    for (int i = 0; i < p->n_spin; i++) {
+        if (atomic_load_explicit(&p->phase, memory_order_acquire) != seen) return;
+        relax();
+    }
+    atomic_fetch_add(&p->n_barrier_asleep, 1);
+    while (atomic_load(&p->phase) == seen) futex_wait(&p->phase, seen);
+    atomic_fetch_sub(&p->n_barrier_asleep, 1);
 }
 
 void pool_split(int64_t n, int64_t unit, int ith, int n_thread, int64_t *begin, int64_t *end) {

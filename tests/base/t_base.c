@@ -114,6 +114,39 @@ static void test_topology_is_sane(void **state) {
     CHECK(t.n_default >= 1 && t.n_physical >= t.n_performance && t.n_logical >= 1);
 }
 
+/* Each part writes its cell, passes a barrier and sums all cells, 50 times in one call: a part that ran ahead sums too little
+ * or too much. */
+typedef struct barrier_job {
+    pool *p;
+    _Atomic uint32_t cell[8];
+    uint32_t n_wrong[8];
+} barrier_job;
+
+static void meet(void *arg, int ith, int n_thread) {
+    barrier_job *j = arg;
+    for (uint32_t round = 1; round <= 50; round++) {
+        j->cell[ith] = round;
+        pool_barrier(j->p);
+        uint32_t sum = 0;
+        for (int i = 0; i < n_thread; i++) sum += j->cell[i];
+        if (sum != round * (uint32_t)n_thread) j->n_wrong[ith]++;
+        pool_barrier(j->p);
+    }
+}
+
+static void test_pool_barrier_holds_every_part(void **state) {
+    (void)state;
+    mica_error err;
+    for (int nt = 1; nt <= 8; nt = nt == 3 ? 8 : nt + 1) {
+        barrier_job j = {0};
+        CHECK_OK(pool_new(&j.p, nt, &err));
+        pool_run(j.p, meet, &j);
+        pool_run(j.p, meet, &j);
+        for (int i = 0; i < nt; i++) CHECK(j.n_wrong[i] == 0);
+        pool_free(j.p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_text_is_one_printable_line),
@@ -122,6 +155,7 @@ int main(void) {
         cmocka_unit_test(test_utf8_classes),
         cmocka_unit_test(test_strbuf_remembers_failure_and_limit),
         cmocka_unit_test(test_pool_runs_every_part_once),
+        cmocka_unit_test(test_pool_barrier_holds_every_part),
         cmocka_unit_test(test_topology_is_sane),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
