@@ -7,7 +7,7 @@
 
 mica_status dev_open(dev **out, const dev_config *cfg, mica_error *err) {
     *out = NULL;
-    if (cfg->kind == DEV_CPU) return fail(err, MICA_E_UNSUPPORTED, "device cpu: not built yet");
+    if (cfg->kind == DEV_CPU) return dev_cpu_open(out, cfg, err);
     return dev_ref_open(out, cfg, err);
 }
 

@@ -1,0 +1,531 @@
+/* Attention of a tile of queries over one block of keys (docs/ARITHMETIC.md rule 6), on the vectors of
+ * cpu_vec.h.
+ *
+ * Two ways to the same bits:
+ *   few queries (a decoded row, a small group): lanes are head dimensions. Keys are converted in registers
+ * and serve up to DIRECT_Q heads at once; eight trees are folded together (v_red4, v_fold8). Nothing is
+ * written but scores. many queries (a prompt, a window): lanes are queries, held transposed; keys are
+ * converted once into a slab that stays in L1 and broadcast. A sum of 32 is then 32 values of one lane: its
+ * tree is walked depth first, in registers. Softmax follows the lanes. Values: lanes are dimensions in both,
+ * o = fma(p, v, o) position by position. */
+#ifndef MICA_CPU_ATTN_KERN_H
+#define MICA_CPU_ATTN_KERN_H
+
+#include "dev/cpu_exactf.h"
+#include "dev/cpu_fns.h"
+
+#include <string.h>
+
+enum {
+    DIRECT_Q = VW == 16 ? 4 : 3,   // queries that share one conversion of a key
+    DIRECT_MAX = VW == 16 ? 8 : 6, // most queries of the first way
+    V_STEP = 4 * VW,               // values of a key or value row handled together
+    AT_STEP = VW / 8,              // positions in one v_red4
+    SCORE_LD = KV_PAGE + ATTN_PAD,
+    TILE_Q = VW == 16 ? 4 : 3, // queries of one pass over values
+    TILE_AT = 2                // positions of one pass over transposed queries
+};
+
+INLINE vf v_kv(const void *p, size_t i, kv_type type) {
+    if (type == KV_F32) return v_load((const float *)p + i);
+    if (type == KV_F16) return v_from_f16((const uint16_t *)p + i);
+    return v_from_i8((const int8_t *)p + i);
+}
+
+/* The same at the end of a row of n, zeros past it. Rare, so it stays out of the loops that call it. */
+static __attribute__((noinline)) vf v_kv_end(const void *row, uint32_t i, uint32_t n, kv_type type) {
+    size_t width = type == KV_F32 ? 4 : type == KV_F16 ? 2 : 1;
+    char some[VW * 4] = {0};
+    if (i < n) memcpy(some, (const char *)row + i * width, (n - i) * width);
+    return v_kv(some, 0, type);
+}
+
+INLINE vf v_kv_at(const void *row, uint32_t i, uint32_t n, kv_type type) {
+    return i + VW <= n ? v_kv(row, i, type) : v_kv_end(row, i, n, type);
+}
+
+INLINE const void *kv_row(const void *base, uint32_t at, uint32_t d, kv_type type) {
+    size_t width = type == KV_F32 ? 4 : type == KV_F16 ? 2 : 1;
+    return (const char *)base + (size_t)at * d * width;
+}
+
+/* ---- few queries ------------------------------------------------------------------------------ */
+
+/* What one call works on: n_q queries that see the same n positions. */
+typedef struct direct {
+    const float *q; // [n_q, ld_q], zeros past d_k
+    uint32_t ld_q, n;
+    const uint32_t *at; // [n + ATTN_PAD]
+    const void *k, *v;
+    uint32_t d_k, d_v;
+    float *score, *p;     // [n_q, SCORE_LD]: scores, then exp; what multiplies the values
+    const float *ks, *vs; // [n + ATTN_PAD], KV_I8 only
+    float *l, *o;         // [n_q], [n_q, ld_o]
+    uint32_t ld_o;
+    float scale;
+} direct;
+
+/* v_red4 of AT_STEP positions for each query. */
+INLINE void direct_dots(vf *out, const direct *c, const void *const *row, uint32_t nq, kv_type type) {
+    vf acc[DIRECT_Q][4];
+    UNROLL for (uint32_t h = 0; h < nq; h++) {
+        UNROLL for (uint32_t x = 0; x < 4; x++) acc[h][x] = v_zero();
+    }
+    uint32_t i = 0, whole = c->d_k & ~31u;
+    for (; i < whole; i += 32) {
+        UNROLL for (uint32_t x = 0; x < 4; x++) {
+            uint32_t j = i + x % V_DOT * VW;
+            vf k = v_kv(row[x / V_DOT], j, type);
+            UNROLL for (uint32_t h = 0; h < nq; h++) acc[h][x] =
+                v_fma(v_load(c->q + h * c->ld_q + j), k, acc[h][x]);
+        }
+    }
+    for (uint32_t x = 0; i < c->d_k && x < 4; x++) {
+        uint32_t j = i + x % V_DOT * VW;
+        vf k = v_kv_at(row[x / V_DOT], j, c->d_k, type);
+        for (uint32_t h = 0; h < nq; h++) acc[h][x] = v_fma(v_load(c->q + h * c->ld_q + j), k, acc[h][x]);
+    }
+    UNROLL for (uint32_t h = 0; h < nq; h++) out[h * 8] = v_red4(acc[h][0], acc[h][1], acc[h][2], acc[h][3]);
+}
+
+INLINE void direct_scores(const direct *c, uint32_t nq, kv_type type) {
+    for (uint32_t i = 0; i < c->n; i += VW) {
+        vf t[DIRECT_Q * 8];
+        for (uint32_t j = 0; j < 8; j++) {
+            const void *row[2];
+            for (uint32_t x = 0; x < AT_STEP; x++)
+                row[x] = kv_row(c->k, c->at[i + j * AT_STEP + x], c->d_k, type);
+            direct_dots(t + j, c, row, nq, type);
+        }
+        UNROLL for (uint32_t h = 0; h < nq; h++) {
+            vf s = v_fold8(t + h * 8);
+            if (type == KV_I8) s = v_mul(s, v_load(c->ks + i));
+            v_store(c->score + h * SCORE_LD + i, v_mul(s, v_set(c->scale)));
+        }
+    }
+}
+
+/* exp(score - max) in place. Entries past n are of positions that these queries may not see. */
+static inline float direct_softmax(const direct *c, uint32_t h, kv_type type) {
+    float *score = c->score + h * SCORE_LD;
+    for (uint32_t i = c->n; i % VW != 0; i++) score[i] = score[c->n - 1];
+    vf top = v_load(score);
+    for (uint32_t i = VW; i < c->n; i += VW) top = v_max(v_load(score + i), top);
+    float m = v_hmax(top);
+    for (uint32_t i = 0; i < c->n; i += VW) {
+        vf e = v_exp(v_sub(v_load(score + i), v_set(m)));
+        v_store(score + i, e);
+        if (type == KV_I8) v_store(c->p + h * SCORE_LD + i, v_mul(e, v_load(c->vs + i)));
+    }
+    return m;
+}
+
+/* V_STEP dimensions from j on, all of them there. The first step also sums l. */
+INLINE void direct_values(const direct *c, uint32_t j, uint32_t nq, kv_type type) {
+    vf acc[DIRECT_Q][4];
+    float l[DIRECT_Q];
+    UNROLL for (uint32_t h = 0; h < nq; h++) {
+        l[h] = 0.0f;
+        UNROLL for (uint32_t x = 0; x < 4; x++) acc[h][x] = v_zero();
+    }
+    for (uint32_t i = 0; i < c->n; i++) {
+        const void *row = kv_row(c->v, c->at[i], c->d_v, type);
+        vf p[DIRECT_Q];
+        UNROLL for (uint32_t h = 0; h < nq; h++) {
+            p[h] = v_set(c->p[h * SCORE_LD + i]);
+            l[h] = l[h] + c->score[h * SCORE_LD + i];
+        }
+        UNROLL for (uint32_t x = 0; x < 4; x++) {
+            vf v = v_kv(row, j + x * VW, type);
+            UNROLL for (uint32_t h = 0; h < nq; h++) acc[h][x] = v_fma(p[h], v, acc[h][x]);
+        }
+    }
+    UNROLL for (uint32_t h = 0; h < nq; h++) {
+        c->l[h] = l[h];
+        UNROLL for (uint32_t x = 0; x < 4; x++) v_store(c->o + h * c->ld_o + j + x * VW, acc[h][x]);
+    }
+}
+
+/* The rest of a row that is no multiple of V_STEP, for one query; o has room for whole vectors. */
+static __attribute__((noinline)) void direct_values_end(const direct *c, uint32_t h, uint32_t j,
+                                                        kv_type type) {
+    float l = 0.0f;
+    for (uint32_t i = 0; i < c->n; i++) l = l + c->score[h * SCORE_LD + i];
+    for (; j < c->d_v; j += VW) {
+        vf acc = v_zero();
+        for (uint32_t i = 0; i < c->n; i++) {
+            vf v = v_kv_at(kv_row(c->v, c->at[i], c->d_v, type), j, c->d_v, type);
+            acc = v_fma(v_set(c->p[h * SCORE_LD + i]), v, acc);
+        }
+        v_store(c->o + h * c->ld_o + j, acc);
+    }
+    c->l[h] = l;
+}
+
+INLINE void direct_block(const direct *c, float *m, uint32_t nq, kv_type type) {
+    direct_scores(c, nq, type);
+    for (uint32_t h = 0; h < nq; h++) m[h] = direct_softmax(c, h, type);
+    uint32_t j = 0;
+    for (; j + V_STEP <= c->d_v; j += V_STEP) direct_values(c, j, nq, type);
+    for (uint32_t h = 0; h < nq && j < c->d_v; h++) direct_values_end(c, h, j, type);
+}
+
+#define DIRECT_TYPES(nq)                                                                                     \
+    static void direct_##nq(const direct *c, float *m, kv_type type) {                                       \
+        if (type == KV_F16)                                                                                  \
+            direct_block(c, m, nq, KV_F16);                                                                  \
+        else if (type == KV_I8)                                                                              \
+            direct_block(c, m, nq, KV_I8);                                                                   \
+        else                                                                                                 \
+            direct_block(c, m, nq, KV_F32);                                                                  \
+    }
+DIRECT_TYPES(1)
+DIRECT_TYPES(2)
+DIRECT_TYPES(3)
+#if defined(CPU_VEC_512)
+DIRECT_TYPES(4)
+#endif
+
+static void direct_dispatch(const direct *c, float *m, uint32_t nq, kv_type type) {
+    if (nq == 1)
+        direct_1(c, m, type);
+    else if (nq == 2)
+        direct_2(c, m, type);
+    else if (nq == 3)
+        direct_3(c, m, type);
+#if defined(CPU_VEC_512)
+    else
+        direct_4(c, m, type);
+#endif
+}
+
+/* Scales of int8 rows, in the order of the positions. */
+static inline void gather_scales(float *dst, const float *src, const uint32_t *at, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) dst[i] = src[at[i]];
+}
+
+static void attn_block_few(attn_tile *t, const attn_block *b) {
+    float *ks = t->work, *vs = ks + SCORE_LD, *score = vs + SCORE_LD, *p = score + DIRECT_Q * SCORE_LD;
+    if (t->type == KV_I8) {
+        gather_scales(ks, b->k_scale, b->at, b->n_at + ATTN_PAD);
+        gather_scales(vs, b->v_scale, b->at, b->n_at + ATTN_PAD);
+    }
+    for (uint32_t iq = 0, n; iq < t->n_q; iq += n) {
+        uint32_t begin = b->begin[iq], end = b->end[iq];
+        for (n = 1; n < DIRECT_Q && iq + n < t->n_q && b->begin[iq + n] == begin && b->end[iq + n] == end;)
+            n++;
+        if (begin >= end) continue;
+        direct c = {.q = t->queries + (size_t)iq * attn_ld(t->d_k),
+                    .ld_q = attn_ld(t->d_k),
+                    .n = end - begin,
+                    .at = b->at + begin,
+                    .k = b->k,
+                    .v = b->v,
+                    .d_k = t->d_k,
+                    .d_v = t->d_v,
+                    .score = score,
+                    .p = t->type == KV_I8 ? p : score,
+                    .ks = ks + begin,
+                    .vs = vs + begin,
+                    .l = t->l + iq,
+                    .o = t->o + (size_t)iq * t->ld_o,
+                    .ld_o = t->ld_o,
+                    .scale = t->scale};
+        direct_dispatch(&c, t->m + iq, n, t->type);
+    }
+}
+
+/* ---- many queries ----------------------------------------------------------------------------- */
+
+/* Part of a block's rows as floats: dimensions [j, j + w), zeros past d. */
+typedef struct slab {
+    float *x; // [n, w]
+    const void *base;
+    const uint32_t *at; // [n]
+    uint32_t n, d, j, w;
+} slab;
+
+INLINE void slab_fill_typed(const slab *s, kv_type type) {
+    for (uint32_t i = 0; i < s->n; i++) {
+        const void *row = kv_row(s->base, s->at[i], s->d, type);
+        float *x = s->x + (size_t)i * s->w;
+        for (uint32_t j = 0; j < s->w; j += VW) v_store(x + j, v_kv_at(row, s->j + j, s->d, type));
+    }
+}
+
+static void slab_fill(const slab *s, kv_type type) {
+    if (type == KV_F16)
+        slab_fill_typed(s, KV_F16);
+    else if (type == KV_I8)
+        slab_fill_typed(s, KV_I8);
+    else
+        slab_fill_typed(s, KV_F32);
+}
+
+/* Sums of nv vectors of queries times na positions, [na, nv]: partial sums of 32, or trees over some of them.
+ */
+typedef struct sums {
+    vf s[4];
+} sums;
+
+typedef struct scores_at {
+    const float *q; // [terms * 32, ld_q]: dimension by query, from this vector of queries on
+    const float *k; // [na, ld_k]
+    uint32_t ld_q, ld_k;
+} scores_at;
+
+INLINE sums sums_add(sums a, sums b, uint32_t n) {
+    UNROLL for (uint32_t i = 0; i < n; i++) a.s[i] = v_add(a.s[i], b.s[i]);
+    return a;
+}
+
+INLINE sums sum_1(const scores_at *c, uint32_t j, uint32_t nv, uint32_t na, uint32_t terms) {
+    sums r;
+    UNROLL for (uint32_t i = 0; i < 4; i++) r.s[i] = v_zero();
+    _Pragma("GCC unroll 4") for (uint32_t t = 0; t < terms; t++) {
+        uint32_t i = j + 32 * t;
+        UNROLL for (uint32_t y = 0; y < na; y++) {
+            vf k = v_set(c->k[(size_t)y * c->ld_k + i]);
+            UNROLL for (uint32_t x = 0; x < nv; x++) r.s[y * nv + x] =
+                v_fma(v_load(c->q + (size_t)i * c->ld_q + x * VW), k, r.s[y * nv + x]);
+        }
+    }
+    return r;
+}
+
+INLINE sums sum_2(const scores_at *c, uint32_t j, uint32_t nv, uint32_t na, uint32_t terms) {
+    return sums_add(sum_1(c, j, nv, na, terms), sum_1(c, j + 1, nv, na, terms), nv * na);
+}
+INLINE sums sum_4(const scores_at *c, uint32_t j, uint32_t nv, uint32_t na, uint32_t terms) {
+    return sums_add(sum_2(c, j, nv, na, terms), sum_2(c, j + 2, nv, na, terms), nv * na);
+}
+INLINE sums sum_8(const scores_at *c, uint32_t j, uint32_t nv, uint32_t na, uint32_t terms) {
+    return sums_add(sum_4(c, j, nv, na, terms), sum_4(c, j + 4, nv, na, terms), nv * na);
+}
+/* Eight partial sums at a time, depth first: their tree stays in registers. */
+INLINE sums sum_32(const scores_at *c, uint32_t nv, uint32_t na, uint32_t terms) {
+    sums r[4];
+    for (uint32_t j = 0; j < 4; j++) r[j] = sum_8(c, 8 * j, nv, na, terms);
+    return sums_add(sums_add(r[0], r[1], nv * na), sums_add(r[2], r[3], nv * na), nv * na);
+}
+
+#define SUM_32(nv)                                                                                           \
+    static sums sum_32_##nv(const scores_at *c, uint32_t terms) {                                            \
+        if (terms == 2) return sum_32(c, nv, TILE_AT, 2);                                                    \
+        if (terms == 4) return sum_32(c, nv, TILE_AT, 4);                                                    \
+        return sum_32(c, nv, TILE_AT, terms);                                                                \
+    }
+SUM_32(1)
+SUM_32(2)
+
+/* The state of one call: the tile, the block, and where things lie in the tile's work. */
+typedef struct many {
+    const attn_tile *t;
+    const attn_block *b;
+    uint32_t ld;         // attn_lanes(n_q)
+    float *slab, *score; // score: [n_at + ATTN_PAD, ld], then what multiplies the values
+    float *begin, *end;  // [ld] as floats, 0 past n_q
+    float *ks, *vs;      // KV_I8 only
+    uint32_t lo[ATTN_Q_MAX / 8], hi[ATTN_Q_MAX / 8]; // what a vector of queries sees together
+} many;
+
+/* Scores of positions [from, from + n), which are in the slab, for vectors iv and iv + 1 (nv = 2) or iv. */
+static inline void many_scores_some(const many *c, uint32_t from, uint32_t n, uint32_t iv, uint32_t nv) {
+    const attn_tile *t = c->t;
+    uint32_t lo = c->lo[iv], hi = c->hi[iv], terms = attn_lanes(t->d_k) / 32;
+    if (nv == 2) {
+        lo = c->lo[iv + 1] < lo ? c->lo[iv + 1] : lo;
+        hi = c->hi[iv + 1] > hi ? c->hi[iv + 1] : hi;
+    }
+    uint32_t i = lo > from ? (lo - from) / TILE_AT * TILE_AT : 0, to = hi < from       ? 0
+                                                                       : hi - from < n ? hi - from
+                                                                                       : n;
+    for (; i < to; i += TILE_AT) {
+        scores_at at = {t->queries + iv * VW, c->slab + (size_t)i * terms * 32, c->ld, terms * 32};
+        sums s = nv == 2 ? sum_32_2(&at, terms) : sum_32_1(&at, terms);
+        for (uint32_t k = 0; k < TILE_AT * nv; k++) {
+            uint32_t ip = from + i + k / nv;
+            vf v = t->type == KV_I8 ? v_mul(s.s[k], v_set(c->ks[ip])) : s.s[k];
+            v_store(c->score + (size_t)ip * c->ld + (iv + k % nv) * VW, v_mul(v, v_set(t->scale)));
+        }
+    }
+}
+
+static inline void many_scores(const many *c) {
+    const attn_tile *t = c->t;
+    uint32_t w = attn_lanes(t->d_k), n_vec = (t->n_q + VW - 1) / VW;
+    uint32_t rows = attn_slab_floats(t->d_k) / w / TILE_AT * TILE_AT;
+    for (uint32_t from = 0; from < c->b->n_at; from += rows) {
+        uint32_t n = c->b->n_at - from < rows ? c->b->n_at - from : rows;
+        slab s = {c->slab, c->b->k, c->b->at + from, (n + TILE_AT - 1) / TILE_AT * TILE_AT, t->d_k, 0, w};
+        slab_fill(&s, t->type);
+        for (uint32_t iv = 0; iv < n_vec; iv += 2) many_scores_some(c, from, n, iv, n_vec - iv < 2 ? 1 : 2);
+    }
+}
+
+INLINE vm many_sees(const many *c, uint32_t iv, uint32_t ip) {
+    vf p = v_set((float)ip);
+    return v_and(v_le(v_load(c->begin + iv * VW), p), v_lt(p, v_load(c->end + iv * VW)));
+}
+
+/* The softmax of one vector of queries, a query a lane. What a query does not see counts as -inf, and as 0
+ * after exp. */
+static inline void many_softmax(const many *c, uint32_t iv) {
+    float *score = c->score + iv * VW;
+    vf m = v_set(-INFINITY), l = v_zero();
+    for (uint32_t i = c->lo[iv]; i < c->hi[iv]; i++) {
+        m = v_max(v_sel(many_sees(c, iv, i), v_load(score + (size_t)i * c->ld), v_set(-INFINITY)), m);
+    }
+    for (uint32_t i = c->lo[iv]; i < c->hi[iv]; i++) {
+        float *s = score + (size_t)i * c->ld;
+        vf e = v_sel(many_sees(c, iv, i), v_exp(v_sub(v_load(s), m)), v_zero());
+        l = v_add(l, e);
+        v_store(s, c->t->type == KV_I8 ? v_mul(e, v_set(c->vs[i])) : e);
+    }
+    v_store(c->t->m + iv * VW, m);
+    v_store(c->t->l + iv * VW, l);
+}
+
+/* o += p v for nq queries from iq on and positions [from, to), the slab beginning at position `base`,
+ * dimension j. */
+typedef struct value_span {
+    uint32_t iq, j, base, from, to;
+} value_span;
+
+INLINE void many_values_some(const many *c, value_span g, uint32_t nq) {
+    float *o = c->t->o + (size_t)g.iq * c->t->ld_o + g.j;
+    vf acc[TILE_Q][4];
+    UNROLL for (uint32_t h = 0; h < nq; h++) {
+        UNROLL for (uint32_t x = 0; x < 4; x++) acc[h][x] = v_load(o + h * c->t->ld_o + x * VW);
+    }
+    for (uint32_t i = g.from; i < g.to; i++) {
+        const float *row = c->slab + (size_t)(i - g.base) * V_STEP, *p = c->score + (size_t)i * c->ld + g.iq;
+        vf e[TILE_Q];
+        UNROLL for (uint32_t h = 0; h < nq; h++) e[h] = v_set(p[h]);
+        UNROLL for (uint32_t x = 0; x < 4; x++) {
+            vf v = v_load(row + x * VW);
+            UNROLL for (uint32_t h = 0; h < nq; h++) acc[h][x] = v_fma(e[h], v, acc[h][x]);
+        }
+    }
+    UNROLL for (uint32_t h = 0; h < nq; h++) {
+        UNROLL for (uint32_t x = 0; x < 4; x++) v_store(o + h * c->t->ld_o + x * VW, acc[h][x]);
+    }
+}
+
+static void many_values_one(const many *c, value_span g, uint32_t from, uint32_t to) {
+    g.from = from;
+    g.to = to;
+    if (from < to) many_values_some(c, g, 1);
+}
+
+/* TILE_Q queries together where all of them see a position, each alone before and after: left to right for
+ * every one. */
+static inline void many_values_group(const many *c, value_span g, uint32_t nq) {
+    uint32_t begin[TILE_Q], end[TILE_Q], from = g.from, to = g.to;
+    for (uint32_t h = 0; h < nq; h++) {
+        uint32_t b = c->b->begin[g.iq + h], e = c->b->end[g.iq + h];
+        begin[h] = b > g.from ? b : g.from;
+        end[h] = e < g.to ? e : g.to;
+        from = begin[h] > from ? begin[h] : from;
+        to = end[h] < to ? end[h] : to;
+    }
+    bool together = nq == TILE_Q && from < to;
+    for (uint32_t h = 0; h < nq; h++) {
+        value_span one = g;
+        one.iq += h;
+        many_values_one(c, one, begin[h], together ? from : end[h]);
+    }
+    if (!together) return;
+    many_values_some(c, (value_span){g.iq, g.j, g.base, from, to}, TILE_Q);
+    for (uint32_t h = 0; h < nq; h++) {
+        value_span one = g;
+        one.iq += h;
+        many_values_one(c, one, to, end[h]);
+    }
+}
+
+static inline void many_values(const many *c) {
+    const attn_tile *t = c->t;
+    uint32_t rows = ATTN_SLAB / V_STEP, n_at = c->b->n_at;
+    for (uint32_t iq = 0; iq < t->n_q; iq++) memset(t->o + (size_t)iq * t->ld_o, 0, t->ld_o * sizeof(float));
+    for (uint32_t k = 0; k < (t->d_v + V_STEP - 1) / V_STEP * ((n_at + rows - 1) / rows); k++) {
+        uint32_t n_part = (n_at + rows - 1) / rows, from = k % n_part * rows, j = k / n_part * V_STEP;
+        uint32_t to = n_at - from < rows ? n_at : from + rows;
+        slab s = {c->slab, c->b->v, c->b->at + from, to - from, t->d_v, j, V_STEP};
+        slab_fill(&s, t->type);
+        for (uint32_t iq = 0; iq < t->n_q; iq += TILE_Q) {
+            value_span g = {iq, j, from, from, to};
+            many_values_group(c, g, t->n_q - iq < TILE_Q ? t->n_q - iq : TILE_Q);
+        }
+    }
+}
+
+static void attn_block_many(attn_tile *t, const attn_block *b) {
+    many c = {.t = t, .b = b, .ld = attn_lanes(t->n_q), .slab = t->work};
+    c.score = c.slab + attn_slab_floats(t->d_k);
+    c.begin = c.score + (size_t)SCORE_LD * c.ld;
+    c.end = c.begin + c.ld;
+    c.ks = c.end + c.ld;
+    c.vs = c.ks + SCORE_LD;
+    if (t->type == KV_I8) {
+        gather_scales(c.ks, b->k_scale, b->at, b->n_at + ATTN_PAD);
+        gather_scales(c.vs, b->v_scale, b->at, b->n_at);
+    }
+    uint32_t n_vec = (t->n_q + VW - 1) / VW;
+    for (uint32_t iq = 0; iq < n_vec * VW; iq++) {
+        bool any = iq < t->n_q && b->begin[iq] < b->end[iq];
+        uint32_t begin = any ? b->begin[iq] : 0, end = any ? b->end[iq] : 0, *lo = &c.lo[iq / VW],
+                 *hi = &c.hi[iq / VW];
+        c.begin[iq] = (float)begin;
+        c.end[iq] = (float)end;
+        if (iq % VW == 0) *lo = *hi = 0;
+        if (any && (*hi == 0 || begin < *lo)) *lo = begin;
+        if (any && end > *hi) *hi = end;
+    }
+    many_scores(&c);
+    for (uint32_t iv = 0; iv < n_vec; iv++) many_softmax(&c, iv);
+    many_values(&c);
+}
+
+/* ---- the table's entries ------------------------------------------------------------ */
+
+static void attn_begin(attn_tile *t) {
+    uint32_t ld = attn_ld(t->d_k), lanes = attn_lanes(t->n_q), n = attn_lanes(t->d_k);
+    if (t->n_q <= DIRECT_MAX) {
+        for (uint32_t iq = 0; iq < t->n_q; iq++) {
+            float *q = t->queries + (size_t)iq * ld;
+            memcpy(q, t->q[iq], t->d_k * sizeof(float));
+            memset(q + t->d_k, 0, (n - t->d_k) * sizeof(float));
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        float *row = t->queries + (size_t)i * lanes;
+        for (uint32_t iq = 0; iq < lanes; iq++) row[iq] = iq < t->n_q && i < t->d_k ? t->q[iq][i] : 0.0f;
+    }
+}
+
+static void attn_block_any(attn_tile *t, const attn_block *b) {
+    if (t->n_q <= DIRECT_MAX)
+        attn_block_few(t, b);
+    else
+        attn_block_many(t, b);
+}
+
+static void attn_join(float *o, float a, const float *p, float b, uint32_t n) {
+    uint32_t i = 0;
+    for (; i + VW <= n; i += VW) {
+        v_store(o + i, v_add(v_mul(v_load(o + i), v_set(a)), v_mul(v_load(p + i), v_set(b))));
+    }
+    for (; i < n; i++) o[i] = o[i] * a + p[i] * b;
+}
+
+static void attn_end(float *o, float inv, const float *gate, uint32_t n) {
+    uint32_t i = 0;
+    for (; i + VW <= n; i += VW) {
+        vf t = v_mul(v_load(o + i), v_set(inv));
+        v_store(o + i, gate ? v_mul(t, v_sigmoid(v_load(gate + i))) : t);
+    }
+    for (; i < n; i++) o[i] = gate ? o[i] * inv * exactf_sigmoid(gate[i]) : o[i] * inv;
+}
+#endif
