@@ -1,8 +1,8 @@
 /* Rope, the cache and attention, defined: docs/ARITHMETIC.md rules 6 and 9.
  *
- * Attention of one row and head walks blocks of KV_PAGE absolute positions. Within a block: scores, their maximum, then
- * l and o by position. Blocks are joined left to right:
- *     M' = max(M, m);  a = exp(M - M');  b = exp(m - M');  l = l a + l_b b;  o = o a + o_b b;   at the end o * (1 / l) */
+ * Attention of one row and head walks blocks of KV_PAGE absolute positions. Within a block: scores, their
+ * maximum, then l and o by position. Blocks are joined left to right: M' = max(M, m);  a = exp(M - M');  b =
+ * exp(m - M');  l = l a + l_b b;  o = o a + o_b b;   at the end o * (1 / l) */
 #include "dev/dev_ref.h"
 
 #include "base/half.h"
@@ -21,21 +21,24 @@ static void rotate(float *x, const float *cs, uint32_t n_rot, rope_kind kind) {
 
 #define F16_MAX 65504.0f
 
-/* One head's vector into the cache: f16 by rounding to nearest even, kept finite by a clamp; i8 with one scale (rule 1 over the whole head). */
-static void store(void *cache, float *scale, kv_type type, size_t at, size_t at_scale, const float *x, uint32_t n) {
+/* One head's vector into the cache: f16 by rounding to nearest even, kept finite by a clamp; i8 with one
+ * scale (rule 1 over the whole head). */
+static void store(void *cache, float *scale, kv_type type, size_t at, size_t at_scale, const float *x,
+                  uint32_t n) {
     if (type == KV_F32) {
         memcpy((float *)cache + at, x, n * sizeof(float));
         return;
     }
     if (type == KV_F16) {
         uint16_t *dst = (uint16_t *)cache + at;
-        for (uint32_t i = 0; i < n; i++) dst[i] = f32_to_f16(x[i] > F16_MAX ? F16_MAX : x[i] < -F16_MAX ? -F16_MAX : x[i]);
+        for (uint32_t i = 0; i < n; i++)
+            dst[i] = f32_to_f16(x[i] > F16_MAX ? F16_MAX : x[i] < -F16_MAX ? -F16_MAX : x[i]);
         return;
     }
     float amax = 0.0f;
     for (uint32_t i = 0; i < n; i++) amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
     float d = amax / 127.0f;
-    if (d < 0x1p-126f) d = 0.0f; // no normal number: 1 / d could overflow
+    if (d < 0x1p-126f) d = 0.0f;
     float inv = d > 0.0f ? 1.0f / d : 0.0f;
     for (uint32_t i = 0; i < n; i++) {
         float q = rintf(x[i] * inv);
@@ -47,9 +50,12 @@ static void store(void *cache, float *scale, kv_type type, size_t at, size_t at_
 /* Values as float (f16 and f32), or as the integers of i8, whose scale is applied by the caller. */
 static void load(float *x, const void *cache, kv_type type, size_t at, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
-        if (type == KV_F32) x[i] = ((const float *)cache)[at + i];
-        else if (type == KV_F16) x[i] = f16_to_f32(((const uint16_t *)cache)[at + i]);
-        else x[i] = (float)((const int8_t *)cache)[at + i];
+        if (type == KV_F32)
+            x[i] = ((const float *)cache)[at + i];
+        else if (type == KV_F16)
+            x[i] = f16_to_f32(((const uint16_t *)cache)[at + i]);
+        else
+            x[i] = (float)((const int8_t *)cache)[at + i];
     }
 }
 
@@ -112,8 +118,8 @@ static void join(running *run, float m, float l, const float *o, uint32_t d_v) {
 }
 
 /* Positions pos[0..n) (all of one block, ascending) of one row and head. */
-static void attend_block(ref_dev *r, const attn_args *a, uint32_t ir, uint32_t ih, const int32_t *pos, uint32_t n,
-                         running *run) {
+static void attend_block(ref_dev *r, const attn_args *a, uint32_t ir, uint32_t ih, const int32_t *pos,
+                         uint32_t n, running *run) {
     float *score = r->scratch, *x = score + KV_PAGE, *o = x + (a->d_k > a->d_v ? a->d_k : a->d_v);
     const float *q = a->q + (size_t)ir * a->ld_q + (size_t)ih * a->head_ld_q;
     uint32_t ih_kv = ih / (a->n_head / a->n_head_kv);
@@ -141,11 +147,13 @@ static void attend_block(ref_dev *r, const attn_args *a, uint32_t ir, uint32_t i
 
 /* The next run of visible positions inside one block, from position *next on; 0 when there is none. */
 static uint32_t next_block(const attn_args *a, uint32_t ir, int32_t *next, int32_t pos[KV_PAGE]) {
-    int32_t last = a->rows[ir].pos, first = a->window && last >= (int32_t)a->window ? last - (int32_t)a->window + 1 : 0;
+    int32_t last = a->rows[ir].pos,
+            first = a->window && last >= (int32_t)a->window ? last - (int32_t)a->window + 1 : 0;
     const int32_t *sel = a->sel ? a->sel + (size_t)ir * a->ld_sel : NULL;
     uint32_t n = 0;
     if (sel && sel[0] >= 0) { // *next counts entries of the list
-        for (int32_t i = *next; i < sel[0] && (n == 0 || sel[1 + i] / KV_PAGE == pos[0] / KV_PAGE); i++) pos[n++] = sel[1 + i];
+        for (int32_t i = *next; i < sel[0] && (n == 0 || sel[1 + i] / KV_PAGE == pos[0] / KV_PAGE); i++)
+            pos[n++] = sel[1 + i];
         *next += (int32_t)n;
         return n;
     }
@@ -162,7 +170,8 @@ mica_status ref_attn(dev *d, const attn_args *a, mica_error *err) {
         for (uint32_t ih = 0; ih < a->n_head; ih++) {
             running run = {.o = act_x(&a->o, ir) + (size_t)ih * a->d_v};
             int32_t pos[KV_PAGE], next = 0;
-            for (uint32_t n; (n = next_block(a, ir, &next, pos)) > 0;) attend_block(r, a, ir, ih, pos, n, &run);
+            for (uint32_t n; (n = next_block(a, ir, &next, pos)) > 0;)
+                attend_block(r, a, ir, ih, pos, n, &run);
             const float *gate = a->gate ? a->gate + (size_t)ir * a->ld_q + (size_t)ih * a->head_ld_q : NULL;
             float inv = 1.0f / run.l;
             for (uint32_t j = 0; j < a->d_v; j++) {
