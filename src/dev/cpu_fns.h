@@ -62,6 +62,14 @@ static inline size_t attn_work_floats(uint32_t n_q, uint32_t d_k) {
     return attn_slab_floats(d_k) + attn_lanes(n_q) * (row + 2) + 2 * row;
 }
 
+/* One row of one value head of the delta rule (rule 7). */
+typedef struct delta_row_args {
+    float *o, *delta;           // [d_v], overwritten
+    const float *q, *k, *v;     // [d_k], [d_k], [d_v]
+    float g, beta;
+    uint32_t d_k, d_v;
+} delta_row_args;
+
 typedef struct cpu_fns {
     /* y = x / sqrt(mean(x^2) + eps) * w; w NULL: no weight. y may be x. */
     void (*rms)(float *y, const float *x, const float *w, uint32_t n, float eps);
@@ -81,6 +89,13 @@ typedef struct cpu_fns {
     /* ids and weights of one row (rule 10); work: n_expert floats. false when a chosen logit is not finite.
      */
     bool (*router)(int32_t *ids, float *weights, const float *logits, const router_args *a, float *work);
+
+    /* Channels [0, n) of a row: y = silu(sum over taps of w[c, j] x[j][c]); x[j] NULL: zeros */
+    void (*conv)(float *y, const float *const *x, const float *w, uint32_t n_tap, uint32_t n);
+    void (*l2)(float *x, uint32_t n, float scale);        // x = x / |x| (* scale unless 1)
+    void (*delta_step)(float *s, const delta_row_args *a); // s [d_k, d_v] advanced by one row
+    void (*delta_advance)(float *s, const float *k, float g, const float *delta, uint32_t d_k, uint32_t d_v);
+    void (*gate_norm)(float *y, const float *o, const float *z, const gate_norm_args *a); // one group
 
     void (*attn_begin)(attn_tile *t); // lays the queries out
     void (*attn_block)(attn_tile *t,

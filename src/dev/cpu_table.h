@@ -3,14 +3,17 @@
 #define MICA_CPU_TABLE_H
 
 #include "dev/cpu_attn_kern.h"
+#include "dev/cpu_delta_kern.h"
 #include "dev/cpu_row.h"
 
 #define CPU_TABLE                                                                                            \
     {                                                                                                        \
         .rms = row_rms, .add_rms = row_add_rms, .scale = row_scale, .finish = row_finish, .axpy = row_axpy,  \
         .finite = row_finite, .rotate = row_rotate, .sincos = row_sincos, .kv_store = row_kv_store,          \
-        .glu = row_glu, .softcap = row_softcap, .router = row_router, .attn_begin = attn_begin,              \
-        .attn_block = attn_block_any, .attn_join = attn_join, .attn_end = attn_end,                          \
+        .glu = row_glu, .softcap = row_softcap, .router = row_router, .conv = row_conv, .l2 = row_l2,        \
+        .delta_step = delta_step, .delta_advance = delta_advance, .gate_norm = row_gate_norm,                \
+        .attn_begin = attn_begin, .attn_block = attn_block_any, .attn_join = attn_join,                      \
+        .attn_end = attn_end,                                                                                \
     }
 
 #endif

@@ -315,9 +315,11 @@ static const dev_ops g_cpu_ops = {
     .upload = host_upload,
     .download = host_download,
     .copy = host_copy,
+    .zero = host_zero,
     .sync = cpu_sync,
     .embed = cpu_embed,
     .norm = cpu_norm,
+    .quantise = cpu_quantise_rows,
     .add_norm = cpu_add_norm,
     .linear = cpu_linear,
     .rope_table = cpu_rope_table,
@@ -326,6 +328,10 @@ static const dev_ops g_cpu_ops = {
     .glu = cpu_glu,
     .router = cpu_router,
     .experts = cpu_experts,
+    .conv = cpu_conv,
+    .delta = cpu_delta,
+    .gate_norm = cpu_gate_norm,
+    .gated_add = cpu_gated_add,
     .softcap = cpu_softcap,
     .scale = cpu_scale,
 };
@@ -357,7 +363,8 @@ static void lay_thread(layout *l, cpu_scratch *s, const cpu_dev *c) {
     uint32_t lanes = attn_lanes(c->n_q_max);
     TAKE(l, s->tile, CPU_TILE);
     s->panel = take(l, quant_prompt_scratch_bytes(m->n_col > m->n_ff_expert ? m->n_col : m->n_ff_expert), 1);
-    TAKE(l, s->row, m->n_expert);
+    TAKE(l, s->row, m->n_expert > m->d_head ? m->n_expert : m->d_head);
+    TAKE(l, s->state, (size_t)m->d_head * m->d_head);
     TAKE(l, s->attn.queries, attn_query_floats(c->n_q_max, m->d_head));
     TAKE(l, s->attn.m, lanes);
     TAKE(l, s->attn.l, lanes);

@@ -6,7 +6,7 @@
 
 enum { N_PROMPT = 75, N_GEN = 5, N_SEQ = 8 };
 
-static const char *const g_fixture[] = {"llama", "qwen3", "qwen3_moe"};
+static const char *const g_fixture[] = {"llama", "qwen3", "qwen3_moe", "qwen3_5", "qwen3_5_moe"};
 
 typedef struct setup {
     const char *path;
