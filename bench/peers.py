@@ -33,76 +33,25 @@ def build_peer(folder):
     program = os.path.join(folder, "peer_llama")
     source = os.path.join(folder, f"{PACKAGE.replace('-', '_')}-{VERSION}", "vendor", "llama.cpp")
     build = os.path.join(folder, "build-llama")
-    lib = os.path.join(build, "bin", "libllama.so")
+    bins = os.path.join(build, "bin")
     os.makedirs(folder, exist_ok=True)
     if not os.path.isdir(source):
-        run(
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--no-binary",
-            PACKAGE,
-            "-d",
-            folder,
-            f"{PACKAGE}=={VERSION}",
-        )
+        pip = f"-m pip download -q --no-deps --no-binary {PACKAGE} {PACKAGE}=={VERSION} -d"
+        run(sys.executable, *pip.split(), folder)
         with tarfile.open(glob.glob(os.path.join(folder, f"*-{VERSION}.tar.gz"))[0]) as t:
             t.extractall(folder)
-    if not os.path.exists(lib):
+    if not os.path.exists(os.path.join(bins, "libllama.so")):
         print("building llama.cpp, about 6 minutes", file=sys.stderr)
-        off = [
-            "LLAMA_CURL",
-            "LLAMA_BUILD_TESTS",
-            "LLAMA_BUILD_EXAMPLES",
-            "LLAMA_BUILD_TOOLS",
-            "LLAMA_BUILD_SERVER",
-            "LLAMA_BUILD_COMMON",
-        ]
-        run(
-            "cmake",
-            "-S",
-            source,
-            "-B",
-            build,
-            "-DCMAKE_BUILD_TYPE=Release",
-            "-DGGML_NATIVE=ON",
-            "-DBUILD_SHARED_LIBS=ON",
-            *[f"-D{x}=OFF" for x in off],
-            stdout=subprocess.DEVNULL,
-        )
-        run(
-            "cmake",
-            "--build",
-            build,
-            "--target",
-            "llama",
-            "-j",
-            str(os.cpu_count()),
-            stdout=subprocess.DEVNULL,
-        )
-    mine = os.path.join(ROOT, "bench", "peer", "peer_llama.c")
-    if not os.path.exists(program) or os.path.getmtime(program) < os.path.getmtime(mine):
-        bins = os.path.dirname(lib)
-        run(
-            "gcc",
-            "-O2",
-            mine,
-            "-I",
-            os.path.join(source, "include"),
-            "-I",
-            os.path.join(source, "ggml", "include"),
-            "-L",
-            bins,
-            "-lllama",
-            "-lggml",
-            "-lggml-base",
-            f"-Wl,-rpath,{bins}",
-            "-o",
-            program,
-        )
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=ON"]
+        options += ["-DLLAMA_CURL=OFF"] + [f"-DLLAMA_BUILD_{x}=OFF" for x in ("TESTS", "EXAMPLES", "TOOLS", "SERVER", "COMMON")]
+        run("cmake", "-S", source, "-B", build, *options, stdout=subprocess.DEVNULL)
+        jobs = str(os.cpu_count())
+        run("cmake", "--build", build, "--target", "llama", "-j", jobs, stdout=subprocess.DEVNULL)
+    harness = os.path.join(ROOT, "bench", "peer", "peer_llama.c")
+    if not os.path.exists(program) or os.path.getmtime(program) < os.path.getmtime(harness):
+        include = [f"-I{source}/include", f"-I{source}/ggml/include"]
+        libs = [f"-L{bins}", "-lllama", "-lggml", "-lggml-base", f"-Wl,-rpath,{bins}"]
+        run("gcc", "-O2", harness, *include, *libs, "-o", program)
     return program
 
 
@@ -130,12 +79,37 @@ def quiet(command, noise):
     return best
 
 
-def median(v):
-    return statistics.median(v) if v else float("nan")
-
-
 def spread(v):
-    return f"{median(v):.1f} ({min(v):.1f}-{max(v):.1f})"
+    return f"{statistics.median(v):.1f} ({min(v):.1f}-{max(v):.1f})" if v else ""
+
+
+def default_files(folder):
+    """SmolLM2 from the cache, and a synthetic model of 1B shape."""
+    pull = run(MICA, "pull", "smollm2-135m", stdout=subprocess.PIPE, text=True)
+    synth = os.path.join(folder, "llama-1b.q4_k_m.gguf")
+    if not os.path.exists(synth):
+        shape = "synth --preset llama-1b --quant q4_k_m --seed 1 -o"
+        run(MICA, *shape.split(), synth, stdout=subprocess.DEVNULL)
+    return [pull.stdout.strip().splitlines()[-1], synth]
+
+
+def measure(path, peer, a):
+    """All rounds of one file: {"pp": (mica's, the peer's), "tg": ...}, bandwidths, noise, bytes a token."""
+    speeds = {"pp": ([], []), "tg": ([], [])}
+    bounds, noise, n_bytes = [], [], 0
+    flags = f"-p {a.prompt} -n {a.gen} -r 1 -t {a.threads} -o json".split()
+    for _ in range(a.rounds):
+        own, others = quiet([MICA, "bench", "-m", path, *flags], a.noise)
+        for one in own:
+            speeds[one["test"][:2]][0].append(one["tps"]["median"])
+            if "bound_gbps" in one:
+                bounds.append(one["bound_gbps"])
+                n_bytes = one["bytes_per_token"]
+        theirs, others_then = quiet([peer, path, str(a.threads), str(a.prompt), str(a.gen)], a.noise)
+        for test in speeds:
+            speeds[test][1].append(theirs[test])
+        noise += [others, others_then]
+    return speeds, bounds, noise, n_bytes
 
 
 def main():
@@ -149,82 +123,23 @@ def main():
     ap.add_argument("--files", nargs="*")
     a = ap.parse_args()
     peer = build_peer(a.folder)
-    files = a.files or []
-    if not files:
-        smol = (
-            run(MICA, "pull", "smollm2-135m", stdout=subprocess.PIPE, text=True)
-            .stdout.strip()
-            .splitlines()[-1]
-        )
-        synth = os.path.join(a.folder, "llama-1b.q4_k_m.gguf")
-        if not os.path.exists(synth):
-            run(
-                MICA,
-                "synth",
-                "--preset",
-                "llama",
-                "--quant",
-                "q4_k_m",
-                "--seed",
-                "1",
-                "-o",
-                synth,
-                stdout=subprocess.DEVNULL,
-            )
-        files = [smol, synth]
-    print(
-        f"{a.rounds} rounds in turns, {a.threads} threads, medians (smallest-largest), tokens a second; "
-        f"llama.cpp of {PACKAGE} {VERSION}, native build\n"
-    )
-    print(
-        "| file | test | mica | llama.cpp | ratio | read GB/s | share: mica | llama.cpp | others' cores |"
-    )
+    print(f"{a.rounds} rounds in turns, {a.threads} threads, medians (smallest-largest), tokens a second;")
+    print(f"llama.cpp of {PACKAGE} {VERSION}, native build\n")
+    print("| file | test | mica | llama.cpp | ratio | read GB/s | share: mica | llama.cpp | others' cores |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     slower = False
-    for path in files:
-        rows = {"pp": ([], []), "tg": ([], [])}
-        bounds, noise, n_bytes = [], [], 0
-        for _ in range(a.rounds):
-            own, others = quiet(
-                [
-                    MICA,
-                    "bench",
-                    "-m",
-                    path,
-                    "-p",
-                    str(a.prompt),
-                    "-n",
-                    str(a.gen),
-                    "-r",
-                    "1",
-                    "-t",
-                    str(a.threads),
-                    "--json",
-                ],
-                a.noise,
-            )
-            for one in own:
-                rows[one["test"][:2]][0].append(one["tps"]["median"])
-                if "bound_gbps" in one:
-                    bounds.append(one["bound_gbps"])
-                    n_bytes = one["bytes_per_token"]
-            theirs, other_noise = quiet([peer, path, str(a.threads), str(a.prompt), str(a.gen)], a.noise)
-            for test in rows:
-                rows[test][1].append(theirs[test])
-            noise += [others, other_noise]
-        for test, (mine, his) in rows.items():
-            ratio = median(mine) / median(his)
+    for path in a.files or default_files(a.folder):
+        speeds, bounds, noise, n_bytes = measure(path, peer, a)
+        for test, (mine, theirs) in speeds.items():
+            ratio = statistics.median(mine) / statistics.median(theirs)
             slower |= ratio < 1
-            shares = "| |"
+            share = ["", ""]
             if test == "tg":
-                share = [n_bytes * median(v) * 1e-9 / median(bounds) for v in (mine, his)]
-                shares = f"{share[0]:.0%} | {share[1]:.0%} |"
-            size = a.prompt if test == "pp" else a.gen
-            print(
-                f"| {os.path.basename(path)} | {test}{size} | {spread(mine)} | {spread(his)} | {ratio:.2f} | "
-                f"{spread(bounds)} | {shares} {median(noise):.2f} |",
-                flush=True,
-            )
+                read = [n_bytes * statistics.median(v) * 1e-9 for v in (mine, theirs)]
+                share = [f"{x / statistics.median(bounds):.0%}" for x in read]
+            name = f"{os.path.basename(path)} | {test}{a.prompt if test == 'pp' else a.gen}"
+            row = [name, spread(mine), spread(theirs), f"{ratio:.2f}", spread(bounds), *share]
+            print("| " + " | ".join(row) + f" | {statistics.median(noise):.2f} |", flush=True)
     return 1 if slower else 0
 
 
