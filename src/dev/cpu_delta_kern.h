@@ -1,73 +1,115 @@
-/* Kernels of the recurrent mixers, on the vectors of cpu_vec.h: docs/ARITHMETIC.md rule 7, ref_delta.c. */
+/* The recurrent mixers (docs/ARITHMETIC.md rule 7) on the vectors of cpu_vec.h: a lane is a channel of the
+ * convolution, or a column of the delta rule's state. Columns never meet, so a lane's sums are the
+ * definition's.
+ *
+ * A row of the delta rule reads the state twice (what it remembers of k, then o after the update) and writes
+ * it once. Here the second reading of one row is the first of the next: one pass a row, over columns that lie
+ * side by side in L1. */
 #ifndef MICA_CPU_DELTA_KERN_H
 #define MICA_CPU_DELTA_KERN_H
 
-#include "dev/cpu_row.h"
+#include "dev/cpu_exactf.h"
+#include "dev/cpu_fns.h"
 
-/* Channels [0, n) of one row; x[j] is the input of tap j, oldest first, or NULL before position 0. */
-static void row_conv(float *y, const float *const *x, const float *w, uint32_t n_tap, uint32_t n) {
+/* wt[j * n + c] = w[c * n_tap + j] */
+static void conv_taps(float *wt, const float *w, uint32_t n, uint32_t n_tap) {
+    uint32_t c = 0;
+    for (; n_tap == 4 && c + VW <= n; c += VW) {
+        vf even[2], odd[2], t[4];
+        for (uint32_t h = 0; h < 2; h++) v_unzip(&even[h], &odd[h], w + 4 * (size_t)c + 2 * VW * h);
+        v_unzip2(&t[0], &t[2], even[0], even[1]);
+        v_unzip2(&t[1], &t[3], odd[0], odd[1]);
+        for (uint32_t j = 0; j < 4; j++) v_store(wt + (size_t)j * n + c, t[j]);
+    }
+    for (; c < n; c++) {
+        for (uint32_t j = 0; j < n_tap; j++) wt[(size_t)j * n + c] = w[(size_t)c * n_tap + j];
+    }
+}
+
+static void conv_row(float *y, const float *const *u, const float *wt, uint32_t n, uint32_t n_tap) {
     for (uint32_t c = 0; c < n; c += VW) {
-        uint32_t k = n - c < VW ? n - c : VW;
-        float t[VW] = {0};
+        uint32_t m = n - c < VW ? n - c : VW;
+        vf t = v_zero();
         for (uint32_t j = 0; j < n_tap; j++) {
-            for (uint32_t i = 0; i < k; i++) t[i] = fmaf(w[(size_t)(c + i) * n_tap + j], x[j] ? x[j][c + i] : 0.0f, t[i]);
+            vf x = u[j] ? v_load_n(u[j] + c, m) : v_zero();
+            t = v_fma(v_load_n(wt + (size_t)j * n + c, m), x, t);
         }
-        v_store(t, v_silu(v_load(t)));
-        memcpy(y + c, t, k * sizeof(float));
+        v_store_n(y + c, v_silu(t), m);
     }
 }
 
-/* x = x / sqrt(sum of squares + 1e-6) (* scale when it is not 1) */
-static void row_l2(float *x, uint32_t n, float scale) {
-    float r = 1.0f / sqrtf(sum_squares(x, n) + 1e-6f);
-    row_scale(x, r, n);
-    if (scale != 1.0f) row_scale(x, scale, n);
-}
-
-/* One head and row. A strip of VW columns goes through all of d_k twice: first for the old state's answer to k, then to
- * advance it and answer q; the strip is still in L1 the second time. */
-static void delta_step(float *s, const delta_row_args *a) {
-    vf g = v_set(a->g), beta = v_set(a->beta);
-    for (uint32_t c = 0; c < a->d_v; c += VW) {
-        uint32_t k = a->d_v - c < VW ? a->d_v - c : VW;
-        vf p[4] = {v_zero(), v_zero(), v_zero(), v_zero()}, o[4] = {v_zero(), v_zero(), v_zero(), v_zero()};
-        for (uint32_t i = 0; i < a->d_k; i++) {
-            vf t = v_mul(v_load_n(s + (size_t)i * a->d_v + c, k), g);
-            p[i & 3] = v_fma(t, v_set(a->k[i]), p[i & 3]);
-        }
-        vf kv = v_add(v_add(p[0], p[1]), v_add(p[2], p[3]));
-        vf delta = v_mul(v_sub(v_load_n(a->v + c, k), kv), beta);
-        v_store_n(a->delta + c, delta, k);
-        for (uint32_t i = 0; i < a->d_k; i++) {
-            float *at = s + (size_t)i * a->d_v + c;
-            vf t = v_fma(v_set(a->k[i]), delta, v_mul(v_load_n(at, k), g));
-            v_store_n(at, t, k);
-            o[i & 3] = v_fma(t, v_set(a->q[i]), o[i & 3]);
-        }
-        v_store_n(a->o + c, v_add(v_add(o[0], o[1]), v_add(o[2], o[3])), k);
-    }
-}
-
-/* S = S g + k delta^T */
-static void delta_advance(float *s, const float *k, float g, const float *delta, uint32_t d_k, uint32_t d_v) {
-    for (uint32_t i = 0; i < d_k; i++) {
-        for (uint32_t c = 0; c < d_v; c += VW) {
-            uint32_t n = d_v - c < VW ? d_v - c : VW;
-            float *at = s + (size_t)i * d_v + c;
-            vf t = v_fma(v_set(k[i]), v_load_n(delta + c, n), v_mul(v_load_n(at, n), v_set(g)));
-            v_store_n(at, t, n);
+/* S = S g + k delta^T on DELTA_COLS columns. */
+static void delta_advance(float *s, const float *k, float g, const float *delta, uint32_t d_k) {
+    for (uint32_t x = 0; x < DELTA_COLS; x += VW) {
+        vf d = v_load(delta + x);
+        for (uint32_t i = 0; i < d_k; i++) {
+            float *at = s + (size_t)i * DELTA_COLS + x;
+            v_store(at, v_fma(v_set(k[i]), d, v_mul(v_load(at), v_set(g))));
         }
     }
 }
 
-/* y = RMS(o) w, times silu(z) or sigmoid(z) */
-static void row_gate_norm(float *y, const float *o, const float *z, const gate_norm_args *a) {
-    row_rms(y, o, a->w, a->n_col, a->eps);
-    for (uint32_t i = 0; i < a->n_col; i += VW) {
-        uint32_t k = a->n_col - i < VW ? a->n_col - i : VW;
-        vf t = v_load_n(z + i, k);
-        v_store_n(y + i, v_mul(v_load_n(y + i, k), a->sigmoid ? v_sigmoid(t) : v_silu(t)), k);
-    }
+INLINE vf delta_sum(const vf p[4]) {
+    return v_add(v_add(p[0], p[1]), v_add(p[2], p[3]));
 }
 
+/* What columns x .. x + VW of S g remember of k. */
+INLINE vf delta_recall(const float *s, const float *k, float g, uint32_t d_k) {
+    vf p[4];
+    UNROLL for (uint32_t j = 0; j < 4; j++) p[j] = v_zero();
+    uint32_t i = 0;
+    for (; i + 4 <= d_k; i += 4) {
+        UNROLL for (uint32_t j = 0; j < 4; j++) {
+            p[j] = v_fma(v_mul(v_load(s + (size_t)(i + j) * DELTA_COLS), v_set(g)), v_set(k[i + j]), p[j]);
+        }
+    }
+    for (; i < d_k; i++) {
+        p[i % 4] = v_fma(v_mul(v_load(s + (size_t)i * DELTA_COLS), v_set(g)), v_set(k[i]), p[i % 4]);
+    }
+    return delta_sum(p);
+}
+
+typedef struct delta_pass {
+    vf o, recall;
+} delta_pass;
+
+/* The pass of one row: S = S g + k delta^T, o = S^T q; and for the row after it (k1, g1) what S g1 remembers
+ * of k1. */
+INLINE delta_pass delta_step(float *s, const delta_row *a, const delta_row *b, vf delta, uint32_t d_k) {
+    vf p[4], r[4];
+    UNROLL for (uint32_t j = 0; j < 4; j++) p[j] = r[j] = v_zero();
+    uint32_t i = 0;
+    for (; i + 4 <= d_k; i += 4) {
+        UNROLL for (uint32_t j = 0; j < 4; j++) {
+            float *at = s + (size_t)(i + j) * DELTA_COLS;
+            vf t = v_fma(v_set(a->k[i + j]), delta, v_mul(v_load(at), v_set(a->g)));
+            v_store(at, t);
+            p[j] = v_fma(t, v_set(a->q[i + j]), p[j]);
+            r[j] = v_fma(v_mul(t, v_set(b->g)), v_set(b->k[i + j]), r[j]);
+        }
+    }
+    for (; i < d_k; i++) {
+        float *at = s + (size_t)i * DELTA_COLS;
+        vf t = v_fma(v_set(a->k[i]), delta, v_mul(v_load(at), v_set(a->g)));
+        v_store(at, t);
+        p[i % 4] = v_fma(t, v_set(a->q[i]), p[i % 4]);
+        r[i % 4] = v_fma(v_mul(t, v_set(b->g)), v_set(b->k[i]), r[i % 4]);
+    }
+    return (delta_pass){delta_sum(p), delta_sum(r)};
+}
+
+static void delta_rows(float *s, const delta_row *rows, uint32_t n_row, uint32_t d_k, delta_span g) {
+    for (uint32_t x = 0; x < g.n_col && n_row > 0; x += VW) {
+        uint32_t m = g.n_col - x < VW ? g.n_col - x : VW, at = g.col + x;
+        vf recall = delta_recall(s + x, rows[0].k, rows[0].g, d_k);
+        for (uint32_t r = 0; r < n_row; r++) {
+            const delta_row *a = &rows[r], *b = r + 1 < n_row ? a + 1 : a;
+            vf delta = v_mul(v_sub(v_load_n(a->v + at, m), recall), v_set(a->beta));
+            if (a->delta) v_store_n(a->delta + at, delta, m);
+            delta_pass t = delta_step(s + x, a, b, delta, d_k);
+            v_store_n(a->o + at, t.o, m);
+            recall = t.recall;
+        }
+    }
+}
 #endif

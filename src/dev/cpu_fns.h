@@ -62,13 +62,20 @@ static inline size_t attn_work_floats(uint32_t n_q, uint32_t d_k) {
     return attn_slab_floats(d_k) + attn_lanes(n_q) * (row + 2) + 2 * row;
 }
 
-/* One row of one value head of the delta rule (rule 7). */
-typedef struct delta_row_args {
-    float *o, *delta;           // [d_v], overwritten
-    const float *q, *k, *v;     // [d_k], [d_k], [d_v]
+enum { DELTA_COLS = 16 }; // state columns that are walked together: a line of memory
+
+/* A row of the delta rule for one value head. */
+typedef struct delta_row {
+    const float *q, *k, *v; // [d_k], [d_k], [d_v]
+    float *o;               // [d_v]
+    float *delta;           // [d_v] written too, or NULL
     float g, beta;
-    uint32_t d_k, d_v;
-} delta_row_args;
+} delta_row;
+
+/* Some columns of a head's state. */
+typedef struct delta_span {
+    uint32_t head, col, n_col; // n_col <= DELTA_COLS
+} delta_span;
 
 typedef struct cpu_fns {
     /* y = x / sqrt(mean(x^2) + eps) * w; w NULL: no weight. y may be x. */
@@ -90,18 +97,20 @@ typedef struct cpu_fns {
      */
     bool (*router)(int32_t *ids, float *weights, const float *logits, const router_args *a, float *work);
 
-    /* Channels [0, n) of a row: y = silu(sum over taps of w[c, j] x[j][c]); x[j] NULL: zeros */
-    void (*conv)(float *y, const float *const *x, const float *w, uint32_t n_tap, uint32_t n);
-    void (*l2)(float *x, uint32_t n, float scale);        // x = x / |x| (* scale unless 1)
-    void (*delta_step)(float *s, const delta_row_args *a); // s [d_k, d_v] advanced by one row
-    void (*delta_advance)(float *s, const float *k, float g, const float *delta, uint32_t d_k, uint32_t d_v);
-    void (*gate_norm)(float *y, const float *o, const float *z, const gate_norm_args *a); // one group
-
     void (*attn_begin)(attn_tile *t); // lays the queries out
     void (*attn_block)(attn_tile *t,
                        const attn_block *b); // m, l, o of one block for every query that sees some of it
     void (*attn_join)(float *o, float a, const float *p, float b, uint32_t n); // o = o a + p b
     void (*attn_end)(float *o, float inv, const float *gate, uint32_t n);      // o = o inv (* sigmoid(gate))
+
+    void (*conv_taps)(float *wt, const float *w, uint32_t n, uint32_t n_tap); // [n, n_tap] to [n_tap, n]
+    /* y = silu(sum of wt[j] * u[j]) over n channels; u[j] NULL: zeros. */
+    void (*conv_row)(float *y, const float *const *u, const float *wt, uint32_t n, uint32_t n_tap);
+    void (*l2)(float *x, uint32_t n, float scale); // x = x / sqrt(sum(x^2) + 1e-6), then * scale unless 1
+    void (*gate)(float *y, const float *z, uint32_t n, bool sigmoid); // y *= sigmoid(z) or silu(z)
+    /* s: [d_k, DELTA_COLS], columns of a state side by side. S = S g + k delta^T; n_row rows of the rule. */
+    void (*delta_advance)(float *s, const float *k, float g, const float *delta, uint32_t d_k);
+    void (*delta_rows)(float *s, const delta_row *rows, uint32_t n_row, uint32_t d_k, delta_span g);
 } cpu_fns;
 
 extern const cpu_fns cpu_fns_scalar;

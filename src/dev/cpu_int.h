@@ -27,8 +27,7 @@ enum {
 typedef struct cpu_scratch {
     _Alignas(64) float *tile; // [CPU_TILE]
     void *panel;              // quant_prompt_scratch_bytes(limits.n_col)
-    float *row;               // [max(n_expert, d_head, 64)]
-    float *state;             // [d_head, d_head]: a head's recurrent state while a window is tried
+    float *row;               // [max(n_expert, 64)]
     attn_tile attn;           // its pointers; sizes for n_q_max queries
     const float **q;          // [ATTN_Q_MAX]
     float *run_m, *run_l;     // [ATTN_Q_MAX]
@@ -121,11 +120,8 @@ void cpu_product_prompt(cpu_dev *c, cpu_scratch *s, const cpu_product *p); // an
 
 mica_status cpu_linear(dev *d, const linear_args *a, mica_error *err);
 mica_status cpu_attn(dev *d, const attn_args *a, mica_error *err);
-mica_status cpu_experts(dev *d, const experts_args *a, mica_error *err);
 mica_status cpu_conv(dev *d, const conv_args *a, mica_error *err);
 mica_status cpu_delta(dev *d, const delta_args *a, mica_error *err);
-mica_status cpu_gate_norm(dev *d, const gate_norm_args *a, mica_error *err);
-mica_status cpu_gated_add(dev *d, const gated_add_args *a, mica_error *err);
-mica_status cpu_quantise_rows(dev *d, const quantise_args *a, mica_error *err);
+mica_status cpu_experts(dev *d, const experts_args *a, mica_error *err);
 
 #endif

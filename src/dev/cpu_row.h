@@ -53,6 +53,16 @@ static void row_add_rms(float *x, const float *y, const float *w, uint32_t n, fl
     for (; i < n; i++) x[i] = x[i] + (y[i] * r) * w[i];
 }
 
+/* y = x / sqrt(sum(x^2) + 1e-6), then * scale unless that is 1; in place. */
+static void row_l2(float *x, uint32_t n, float scale) {
+    float r = 1.0f / sqrtf(sum_squares(x, n) + 1e-6f);
+    for (uint32_t i = 0; i < n; i += VW) {
+        uint32_t m = n - i < VW ? n - i : VW;
+        vf t = v_mul(v_load_n(x + i, m), v_set(r));
+        v_store_n(x + i, scale == 1.0f ? t : v_mul(t, v_set(scale)), m);
+    }
+}
+
 static void row_scale(float *x, float s, size_t n) {
     size_t i = 0;
     for (; i + VW <= n; i += VW) v_store(x + i, v_mul(v_load(x + i), v_set(s)));
@@ -186,6 +196,15 @@ static void row_glu(float *h, const float *gate, const float *up, uint32_t n, gl
         for (; i + VW <= n; i += VW) v_store(h + i, v_mul(v_gelu(v_load(gate + i)), v_load(up + i)));
     }
     for (; i < n; i++) h[i] = (kind == GLU_SILU ? exactf_silu(gate[i]) : exactf_gelu(gate[i])) * up[i];
+}
+
+/* y *= sigmoid(z) or silu(z) */
+static void row_gate(float *y, const float *z, uint32_t n, bool sigmoid) {
+    for (uint32_t i = 0; i < n; i += VW) {
+        uint32_t m = n - i < VW ? n - i : VW;
+        vf v = v_load_n(z + i, m);
+        v_store_n(y + i, v_mul(v_load_n(y + i, m), sigmoid ? v_sigmoid(v) : v_silu(v)), m);
+    }
 }
 
 static void row_softcap(float *y, float cap, size_t n) {

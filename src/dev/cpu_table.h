@@ -10,10 +10,10 @@
     {                                                                                                        \
         .rms = row_rms, .add_rms = row_add_rms, .scale = row_scale, .finish = row_finish, .axpy = row_axpy,  \
         .finite = row_finite, .rotate = row_rotate, .sincos = row_sincos, .kv_store = row_kv_store,          \
-        .glu = row_glu, .softcap = row_softcap, .router = row_router, .conv = row_conv, .l2 = row_l2,        \
-        .delta_step = delta_step, .delta_advance = delta_advance, .gate_norm = row_gate_norm,                \
-        .attn_begin = attn_begin, .attn_block = attn_block_any, .attn_join = attn_join,                      \
-        .attn_end = attn_end,                                                                                \
+        .glu = row_glu, .softcap = row_softcap, .router = row_router, .attn_begin = attn_begin,              \
+        .attn_block = attn_block_any, .attn_join = attn_join, .attn_end = attn_end, .conv_taps = conv_taps,  \
+        .conv_row = conv_row, .l2 = row_l2, .gate = row_gate, .delta_advance = delta_advance,                \
+        .delta_rows = delta_rows,                                                                            \
     }
 
 #endif

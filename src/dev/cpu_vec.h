@@ -175,12 +175,14 @@ INLINE vf v_pair_odd(vf a) {
 INLINE vf v_neg_even(vf a) {
     return v_casti(vi_xor(v_castf(a), _mm512_set1_epi64(0x80000000)));
 }
-/* VW pairs at p, apart. */
-INLINE void v_unzip(vf *even, vf *odd, const float *p) {
+/* The even and the odd values of a and then b; of the VW pairs at p. */
+INLINE void v_unzip2(vf *even, vf *odd, vf a, vf b) {
     const vi ie = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    vf a = v_load(p), b = v_load(p + VW);
     *even = _mm512_permutex2var_ps(a, ie, b);
     *odd = _mm512_permutex2var_ps(a, vi_add(ie, vi_set(1)), b);
+}
+INLINE void v_unzip(vf *even, vf *odd, const float *p) {
+    v_unzip2(even, odd, v_load(p), v_load(p + VW));
 }
 
 INLINE vf v_shuf_add(vf a, vf b) {
@@ -352,12 +354,16 @@ INLINE vf v_pair_odd(vf a) {
 INLINE vf v_neg_even(vf a) {
     return v_casti(vi_xor(v_castf(a), _mm256_set1_epi64x(0x80000000)));
 }
-/* VW pairs at p, apart. */
-INLINE void v_unzip(vf *even, vf *odd, const float *p) {
-    vf a = v_load(p), b = v_load(p + VW);
+/* The even and the odd values of a and then b; of the VW pairs at p. */
+INLINE void v_unzip2(vf *even, vf *odd, vf a, vf b) {
     vf lo = _mm256_permute2f128_ps(a, b, 0x20), hi = _mm256_permute2f128_ps(a, b, 0x31);
-    *even = _mm256_shuffle_ps(lo, hi, 0x88);
-    *odd = _mm256_shuffle_ps(lo, hi, 0xDD);
+    a = _mm256_shuffle_ps(lo, hi, 0x88);
+    b = _mm256_shuffle_ps(lo, hi, 0xDD);
+    *even = a;
+    *odd = b;
+}
+INLINE void v_unzip(vf *even, vf *odd, const float *p) {
+    v_unzip2(even, odd, v_load(p), v_load(p + VW));
 }
 
 INLINE vf v_shuf_add(vf a, vf b) {
@@ -537,12 +543,15 @@ INLINE vf v_pair_odd(vf a) {
 INLINE vf v_neg_even(vf a) {
     LANES(vf, i & 1 ? a.v[i] : -a.v[i]);
 }
-/* VW pairs at p, apart. */
-INLINE void v_unzip(vf *even, vf *odd, const float *p) {
+/* The even and the odd values of a and then b; of the VW pairs at p. */
+INLINE void v_unzip2(vf *even, vf *odd, vf a, vf b) {
     EACH_LANE {
-        even->v[i] = p[2 * i];
-        odd->v[i] = p[2 * i + 1];
+        even->v[i] = 2 * i < VW ? a.v[2 * i] : b.v[2 * i - VW];
+        odd->v[i] = 2 * i < VW ? a.v[2 * i + 1] : b.v[2 * i + 1 - VW];
     }
+}
+INLINE void v_unzip(vf *even, vf *odd, const float *p) {
+    v_unzip2(even, odd, v_load(p), v_load(p + VW));
 }
 
 INLINE float v_quad_sum(const float *q) {

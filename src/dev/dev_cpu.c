@@ -1,14 +1,18 @@
 /* The fast CPU device: threads and vectors, bit-equal with the definition (dev_ref.c).
  *
- *     dev_cpu.c    opening, scratch, the spreading of work, and every operation that is a loop over rows
- *     cpu_linear.c products with weights        cpu_attn.c  attention        cpu_experts.c  mixtures of
- * experts cpu_fns.h    the kernels of one row or tile, one table an instruction set
+ *     dev_cpu.c      opening, scratch, the spreading of work, and every operation that is a loop over rows
+ *     cpu_linear.c   products with weights
+ *     cpu_attn.c     attention
+ *     cpu_experts.c  mixtures of experts
+ *     cpu_delta.c    recurrent mixers
+ *     cpu_fns.h      the kernels of one row or tile, one table an instruction set
  *
  * Equality costs nothing here: rows are independent, and where one row is shared among threads (the outputs
- * of a product, the heads or blocks of attention, columns of a gate) no sum crosses the cut. All scratch is
- * taken in dev_open, sized by dev_limits; nothing allocates after. */
+ * of a product, the heads or blocks of attention, columns of a gate or a state) no sum crosses the cut. All
+ * scratch is taken in dev_open, sized by dev_limits; nothing allocates after. */
 #include "dev/cpu_int.h"
 
+#include "base/exactf.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -120,6 +124,34 @@ static void norm_unit(cpu_dev *c, cpu_scratch *s, const void *job, uint32_t iu) 
 static mica_status cpu_norm(dev *d, const norm_args *a, mica_error *err) {
     (void)err;
     run_rows((cpu_dev *)d, a, norm_unit, a->n_row, a->n_col);
+    return MICA_OK;
+}
+
+static void quantise_unit(cpu_dev *c, cpu_scratch *s, const void *job, uint32_t iu) {
+    (void)s;
+    uint32_t b, e;
+    const quantise_args *a = rows_of(job, iu, &b, &e);
+    cpu_quantise(c, &a->a, (act_part){b, e - b, 0, a->n_col}, "activations");
+}
+
+static mica_status cpu_quantise_rows(dev *d, const quantise_args *a, mica_error *err) {
+    (void)err;
+    run_rows((cpu_dev *)d, a, quantise_unit, a->n_row, a->n_col);
+    return MICA_OK;
+}
+
+static void gated_add_unit(cpu_dev *c, cpu_scratch *s, const void *job, uint32_t iu) {
+    (void)s;
+    uint32_t b, e;
+    const gated_add_args *a = rows_of(job, iu, &b, &e);
+    for (size_t ir = b; ir < e; ir++) {
+        c->f->axpy(a->y + ir * a->n_col, exactf_sigmoid(a->g[ir]), a->x + ir * a->n_col, a->n_col);
+    }
+}
+
+static mica_status cpu_gated_add(dev *d, const gated_add_args *a, mica_error *err) {
+    (void)err;
+    run_rows((cpu_dev *)d, a, gated_add_unit, a->n_row, a->n_col);
     return MICA_OK;
 }
 
@@ -261,6 +293,38 @@ static mica_status cpu_glu(dev *d, const glu_args *a, mica_error *err) {
     return MICA_OK;
 }
 
+/* Units are groups of n_col columns, some of one row; blocks of 32 do not cross them, or a unit is a whole
+ * row. */
+typedef struct gate_norm_job {
+    const gate_norm_args *a;
+    uint32_t n_part; // of a row
+} gate_norm_job;
+
+static void gate_norm_unit(cpu_dev *c, cpu_scratch *s, const void *job, uint32_t iu) {
+    (void)s;
+    const gate_norm_job *j = job;
+    const gate_norm_args *a = j->a;
+    uint32_t ir = iu / j->n_part, b, e;
+    cpu_range(&b, &e, a->n_group, iu % j->n_part, j->n_part);
+    for (uint32_t g = b; g < e; g++) {
+        size_t at = ((size_t)ir * a->n_group + g) * a->n_col;
+        float *y = act_x(&a->y, ir) + (size_t)g * a->n_col;
+        c->f->rms(y, a->o + at, a->w, a->n_col, a->eps);
+        c->f->gate(y, a->z + at, a->n_col, a->sigmoid);
+    }
+    if (a->want_q) cpu_quantise(c, &a->y, (act_part){ir, 1, b * a->n_col, (e - b) * a->n_col}, "delta rule");
+}
+
+static mica_status cpu_gate_norm(dev *d, const gate_norm_args *a, mica_error *err) {
+    (void)err;
+    cpu_dev *c = (cpu_dev *)d;
+    bool alone = (uint64_t)a->n_row * a->n_group * a->n_col <= ALONE_VALUES / 4;
+    bool whole = alone || a->n_row >= CPU_UNITS * c->n_thread || a->n_col % 32 != 0;
+    gate_norm_job j = {a, whole ? 1 : a->n_group < 2 * c->n_thread ? a->n_group : 2 * c->n_thread};
+    cpu_run(c, &j, &(cpu_phase){gate_norm_unit, a->n_row * j.n_part}, 1, alone);
+    return MICA_OK;
+}
+
 enum { VALUES_UNIT = 4096 };
 
 static void softcap_unit(cpu_dev *c, cpu_scratch *s, const void *job, uint32_t iu) {
@@ -319,7 +383,6 @@ static const dev_ops g_cpu_ops = {
     .sync = cpu_sync,
     .embed = cpu_embed,
     .norm = cpu_norm,
-    .quantise = cpu_quantise_rows,
     .add_norm = cpu_add_norm,
     .linear = cpu_linear,
     .rope_table = cpu_rope_table,
@@ -328,12 +391,13 @@ static const dev_ops g_cpu_ops = {
     .glu = cpu_glu,
     .router = cpu_router,
     .experts = cpu_experts,
+    .softcap = cpu_softcap,
+    .scale = cpu_scale,
+    .quantise = cpu_quantise_rows,
     .conv = cpu_conv,
     .delta = cpu_delta,
     .gate_norm = cpu_gate_norm,
     .gated_add = cpu_gated_add,
-    .softcap = cpu_softcap,
-    .scale = cpu_scale,
 };
 
 /* Scratch is laid out twice by the same text: once over no memory to learn its size, once over the block. */
@@ -363,8 +427,7 @@ static void lay_thread(layout *l, cpu_scratch *s, const cpu_dev *c) {
     uint32_t lanes = attn_lanes(c->n_q_max);
     TAKE(l, s->tile, CPU_TILE);
     s->panel = take(l, quant_prompt_scratch_bytes(m->n_col > m->n_ff_expert ? m->n_col : m->n_ff_expert), 1);
-    TAKE(l, s->row, m->n_expert > m->d_head ? m->n_expert : m->d_head);
-    TAKE(l, s->state, (size_t)m->d_head * m->d_head);
+    TAKE(l, s->row, m->n_expert);
     TAKE(l, s->attn.queries, attn_query_floats(c->n_q_max, m->d_head));
     TAKE(l, s->attn.m, lanes);
     TAKE(l, s->attn.l, lanes);

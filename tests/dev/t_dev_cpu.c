@@ -769,6 +769,133 @@ static void test_rope_kv(void **state) {
     repeat(case_rope_kv, 20);
 }
 
+/* ---- recurrent mixers ----------------------------------------------------------------------- */
+
+/* Runs of neighbouring positions, one a sequence; some are windows of drafts, some first apply logged rows.
+ */
+static uint32_t random_runs(row_run *runs, row_info *rows, uint32_t most, uint32_t n_seq) {
+    uint32_t n = 0, n_run = 0;
+    for (uint32_t s = 0; s < n_seq && n < most; s++) {
+        uint32_t len = pick(0, 2) ? pick(1, 8) : pick(1, most - n),
+                 pos = pick(0, 2) ? pick(0, 500) : pick(0, 4);
+        len = len > most - n ? most - n : len;
+        row_run *r = &runs[n_run++];
+        *r = (row_run){
+            .row0 = n, .n_row = len, .seq = (int32_t)s, .n_commit = pick(0, 1) ? pick(0, WINDOW_MAX) : 0};
+        r->window = len <= WINDOW_MAX && pick(0, 1);
+        r->bank = pick(0, 1);
+        for (uint32_t i = 0; i < len; i++) rows[n++] = (row_info){0, (int32_t)s, (int32_t)(pos + i), -1};
+    }
+    return n_run;
+}
+
+static uint32_t run_rows_sum(const row_run *runs, uint32_t n_run) {
+    return runs[n_run - 1].row0 + runs[n_run - 1].n_row;
+}
+
+static void case_conv(void) {
+    mica_error err;
+    row_run *runs = buf(4 * sizeof *runs);
+    row_info *rows = buf(60 * sizeof *rows);
+    conv_args a = {.runs = runs, .rows = rows, .n_col = pick(1, 1300), .n_tap = pick(0, 3) ? 4 : pick(1, 6)};
+    a.n_run = random_runs(runs, rows, 60, 4);
+    a.n_row = run_rows_sum(runs, a.n_run);
+    a.ld_seq = (uint64_t)CONV_RING * a.n_col + pick(0, 9);
+    size_t n = (size_t)a.n_row * a.n_col, n_ring = (size_t)(4 * a.ld_seq);
+    float *u = random_floats(n, 2.0f), *w = random_floats((size_t)a.n_col * a.n_tap, 1.0f), *y = floats(n),
+          *z = floats(n);
+    float *was = random_floats(n_ring, 2.0f), *ring = floats(n_ring), *want = floats(n_ring);
+    memcpy(want, was, n_ring * sizeof(float));
+    a.u = u;
+    a.w = w;
+    a.y = y;
+    a.ring = want;
+    CHECK_OK(dev_conv(g_ref, &a, &err));
+    a.y = z;
+    a.ring = ring;
+    EACH_DEV {
+        memcpy(ring, was, n_ring * sizeof(float));
+        CHECK_OK(dev_conv(g_dev[id], &a, &err));
+        CHECK(same("conv", y, z, n) && same("conv ring", want, ring, n_ring));
+    }
+}
+
+static void case_delta(void) {
+    static const uint32_t dims[] = {128, 64, 32, 16, 24, 37};
+    mica_error err;
+    row_run *runs = buf(3 * sizeof *runs);
+    row_info *rows = buf(100 * sizeof *rows);
+    delta_args a = {.runs = runs, .n_k = pick(1, 3), .d_k = pick_of(dims, 6), .d_v = pick_of(dims, 6)};
+    a.n_v = a.n_k * pick(1, 3);
+    a.n_run = random_runs(runs, rows, pick(0, 3) ? 12 : 100, 3);
+    a.n_row = run_rows_sum(runs, a.n_run);
+    a.ld_seq = delta_state_floats(a.n_k, a.n_v, a.d_k, a.d_v) + pick(0, 5);
+    size_t n_qkv = (size_t)a.n_row * (2 * a.n_k * a.d_k + a.n_v * a.d_v),
+           n_o = (size_t)a.n_row * a.n_v * a.d_v;
+    size_t n_state = (size_t)(3 * a.ld_seq);
+    float *qkv = random_floats(n_qkv, 2.0f), *was = random_floats(n_state, 0.5f);
+    float *want_qkv = floats(n_qkv), *got_qkv = floats(n_qkv), *want = floats(n_state),
+          *got = floats(n_state);
+    float *y = floats(n_o), *z = floats(n_o), *decay = random_floats(a.n_v, 1.0f);
+    for (uint32_t i = 0; i < a.n_v; i++) decay[i] = -fabsf(decay[i]);
+    a.a = decay;
+    a.dt_bias = random_floats(a.n_v, 1.0f);
+    a.alpha = random_floats((size_t)a.n_row * a.n_v, 3.0f);
+    a.beta = random_floats((size_t)a.n_row * a.n_v, 3.0f);
+    for (int id = -1; id < n_dev; id++) {
+        a.qkv = id < 0 ? want_qkv : got_qkv;
+        a.state = id < 0 ? want : got;
+        a.o = id < 0 ? y : z;
+        memcpy(a.qkv, qkv, n_qkv * sizeof(float));
+        memcpy(a.state, was, n_state * sizeof(float));
+        CHECK_OK(dev_delta(id < 0 ? g_ref : g_dev[id], &a, &err));
+        CHECK(same("delta qkv", want_qkv, a.qkv, n_qkv) && same("delta state", want, a.state, n_state));
+        CHECK(same("delta", y, a.o, n_o));
+    }
+}
+
+static void case_gates(void) {
+    mica_error err;
+    bool want_q = pick(0, 1);
+    uint32_t n_row = pick(1, 30), n_col = want_q ? pick(1, 5) * 32 : pick(1, 130), n_group = pick(1, 12);
+    size_t n = (size_t)n_row * n_group * n_col;
+    quant_act y = new_act(n_row, n_group * n_col), z = new_act(n_row, n_group * n_col);
+    gate_norm_args a = {
+        .o = wild_floats(n), .z = wild_floats(n), .w = random_floats(n_col, 2.0f), .n_row = n_row};
+    a.n_group = n_group;
+    a.n_col = n_col;
+    a.eps = 1e-6f;
+    a.sigmoid = pick(0, 1);
+    a.want_q = want_q;
+    gated_add_args g = {floats(n), a.o, random_floats(n_row, 4.0f), n_row, n_group * n_col};
+    float *sum = g.y, *got = floats(n);
+    memcpy(sum, a.z, n * sizeof(float));
+    a.y = y;
+    CHECK_OK(dev_gate_norm(g_ref, &a, &err));
+    CHECK_OK(dev_gated_add(g_ref, &g, &err));
+    a.y = z;
+    g.y = got;
+    EACH_DEV {
+        memset(z.x, 0, (size_t)n_row * z.ld * sizeof(float));
+        memset(z.q, 0, (size_t)n_row * z.ld);
+        memcpy(got, a.z, n * sizeof(float));
+        CHECK_OK(dev_gate_norm(g_dev[id], &a, &err));
+        CHECK_OK(dev_gated_add(g_dev[id], &g, &err));
+        CHECK(same_act("gate_norm", &y, &z, n_row, want_q) && same("gated_add", sum, got, n));
+        if (!want_q) continue;
+        memset(z.q, 0, (size_t)n_row * z.ld);
+        CHECK_OK(dev_quantise(g_dev[id], &(quantise_args){z, n_row, n_group * n_col}, &err));
+        CHECK(same_act("quantise", &y, &z, n_row, true));
+    }
+}
+
+static void test_recurrent(void **state) {
+    (void)state;
+    repeat(case_conv, 15);
+    repeat(case_delta, 15);
+    repeat(case_gates, 15);
+}
+
 /* ---- what must not happen --------------------------------------------------------------------- */
 
 /* Puts one value that is not finite where an operation reads it; sync must name the operation once, then be
@@ -908,6 +1035,7 @@ int main(void) {
         cmocka_unit_test(test_rope_kv),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_attention_deep),
+        cmocka_unit_test(test_recurrent),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_nothing_allocates),
         cmocka_unit_test(test_open_fails_cleanly),
