@@ -43,7 +43,8 @@ def build_peer(folder):
     if not os.path.exists(os.path.join(bins, "libllama.so")):
         print("building llama.cpp, about 6 minutes", file=sys.stderr)
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=ON"]
-        options += ["-DLLAMA_CURL=OFF"] + [f"-DLLAMA_BUILD_{x}=OFF" for x in ("TESTS", "EXAMPLES", "TOOLS", "SERVER", "COMMON")]
+        parts = ("TESTS", "EXAMPLES", "TOOLS", "SERVER", "COMMON")
+        options += ["-DLLAMA_CURL=OFF"] + [f"-DLLAMA_BUILD_{x}=OFF" for x in parts]
         run("cmake", "-S", source, "-B", build, *options, stdout=subprocess.DEVNULL)
         jobs = str(os.cpu_count())
         run("cmake", "--build", build, "--target", "llama", "-j", jobs, stdout=subprocess.DEVNULL)
