@@ -139,21 +139,21 @@ static mica_status check_weight_type(const model *m, const gguf_tensor *t, mica_
                 gguf_type_get(t->type)->name);
 }
 
-/* The f32 values of t on the device: as they are when the file has f32, else decoded once. */
-static mica_status vector_put(model *m, const float **v, const gguf_tensor *t, mica_error *err) {
-    *v = NULL;
-    if (gguf_type_get(t->type)->cls != GGUF_CLASS_FLOAT)
-        return fail(err, MICA_E_UNSUPPORTED, "%s: tensor %s: type %s for a vector", gguf_name(m->file), t->name,
-                    gguf_type_get(t->type)->name);
-    if (!m->d) return MICA_OK;
-    if (t->type == GGUF_F32 && ((uintptr_t)t->data & 3) == 0)
-        return dev_bind(m->d, (const void **)v, t->data, t->size_bytes, err);
+static mica_status check_vector_type(const model *m, const gguf_tensor *t, mica_error *err) {
+    if (gguf_type_get(t->type)->cls == GGUF_CLASS_FLOAT) return MICA_OK;
+    return fail(err, MICA_E_UNSUPPORTED, "%s: tensor %s: type %s for a vector", gguf_name(m->file), t->name,
+                gguf_type_get(t->type)->name);
+}
+
+/* The values of t, each times factor, as f32 on the device. */
+static mica_status vector_convert(model *m, const float **v, const gguf_tensor *t, float factor, mica_error *err) {
     size_t n = (size_t)(t->shape[1] * t->shape[2] * t->shape[3]);
     float *host = mem_alloc(n * sizeof *host);
     void *p = NULL;
     mica_status st = MICA_OK;
     if (!host) return fail(err, MICA_E_NOMEM, "%s: tensor %s: out of memory", gguf_name(m->file), t->name);
     quant_decode(host, t->data, t->type, n);
+    for (size_t i = 0; i < n; i++) host[i] = host[i] * factor;
     TRY_GOTO(dev_alloc(m->d, &p, n * sizeof *host, t->name, err), done);
     m->owned[m->n_owned++] = p;
     TRY_GOTO(dev_upload(m->d, p, host, n * sizeof *host, err), done);
@@ -161,6 +161,16 @@ static mica_status vector_put(model *m, const float **v, const gguf_tensor *t, m
 done:
     mem_free(host);
     return st;
+}
+
+/* The f32 values of t on the device: as they are when the file has f32, else decoded once. */
+static mica_status vector_put(model *m, const float **v, const gguf_tensor *t, mica_error *err) {
+    *v = NULL;
+    TRY(check_vector_type(m, t, err));
+    if (!m->d) return MICA_OK;
+    if (t->type == GGUF_F32 && ((uintptr_t)t->data & 3) == 0)
+        return dev_bind(m->d, (const void **)v, t->data, t->size_bytes, err);
+    return vector_convert(m, v, t, 1.0f, err);
 }
 
 /* "<base>.scale" or "<base>.weight.scale", "<base>.bias"; name ends in ".weight" or is a bare base. */
@@ -172,9 +182,9 @@ static mica_status companions(model *m, weight_ref *w, const char *name, uint32_
     static const char *const suffix[2] = {".scale", ".weight.scale"};
     for (int i = 0; i < 2; i++) {
         snprintf(full, sizeof full, "%s%s", base, suffix[i]);
-        const gguf_tensor *t = take(m, full);
-        if (!t) continue;
-        TRY(check_shape(m, t, 1, 1, n_scale, err));
+        const gguf_tensor *t = gguf_tensor_find(m->file, full);
+        if (!t || check_shape(m, t, 1, 1, n_scale, NULL) != MICA_OK) continue; // the family's own, for it to ask for
+        take(m, full);
         TRY(vector_put(m, &w->scale, t, err));
     }
     snprintf(full, sizeof full, "%s.bias", base);
@@ -217,6 +227,18 @@ mica_status model_vector(model *m, const float **v, int layer, const char *name,
     return vector_put(m, v, t, err);
 }
 
+mica_status model_vector_scaled(model *m, const float **v, int layer, const char *name, uint32_t n, float factor,
+                                mica_error *err) {
+    char full[128];
+    name_of(full, layer, name);
+    *v = NULL;
+    const gguf_tensor *t = take(m, full);
+    if (!t) return missing(m, full, err);
+    TRY(check_shape(m, t, 1, 1, n, err));
+    TRY(check_vector_type(m, t, err));
+    return m->d ? vector_convert(m, v, t, factor, err) : MICA_OK;
+}
+
 mica_status model_table(model *m, const float **v, int layer, const char *name, uint32_t n_row, uint32_t n_col,
                         mica_error *err) {
     char full[128];
@@ -235,9 +257,7 @@ mica_status model_vector_host(model *m, float *out, int layer, const char *name,
     *found = t != NULL;
     if (!t) return MICA_OK;
     TRY(check_shape(m, t, 1, 1, n, err));
-    if (gguf_type_get(t->type)->cls != GGUF_CLASS_FLOAT)
-        return fail(err, MICA_E_UNSUPPORTED, "%s: tensor %s: type %s for a vector", gguf_name(m->file), full,
-                    gguf_type_get(t->type)->name);
+    TRY(check_vector_type(m, t, err));
     quant_decode(out, t->data, t->type, n);
     return MICA_OK;
 }

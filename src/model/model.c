@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const model_family *const g_families[] = {&model_family_llama, &model_family_qwen35};
+static const model_family *const g_families[] = {&model_family_llama, &model_family_qwen35, &model_family_gemma};
 
 static const model_family *family_find(slice arch) {
     for (size_t i = 0; i < sizeof g_families / sizeof g_families[0]; i++) {

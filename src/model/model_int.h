@@ -26,7 +26,7 @@ typedef struct model_family {
     void (*fini)(model *m); // frees what bind took with mem_*, may be NULL
 } model_family;
 
-extern const model_family model_family_llama, model_family_qwen35;
+extern const model_family model_family_llama, model_family_qwen35, model_family_gemma;
 
 struct model {
     const model_family *family;
@@ -60,12 +60,15 @@ mica_status model_keys_common(model *m, uint32_t *n_block, mica_error *err);
 typedef enum model_need { MODEL_NEEDED, MODEL_OPTIONAL } model_need;
 
 /* "blk.<layer>.<name>", or <name> alone when layer < 0. Shapes are checked; a matrix gets its `.scale` when there is one
- * (both spellings) and its `.bias` when there is one. Missing and optional: w->w stays NULL. */
+ * (both spellings) and its `.bias` when there is one. A `.scale` of another shape is not a product's but the family's own. Missing and optional: w->w stays NULL. */
 mica_status model_matrix(model *m, weight_ref *w, int layer, const char *name, uint32_t n_row, uint32_t n_col,
                          model_need need, mica_error *err);
 /* A vector of n values as f32 on the device, whatever float type the file has. name is whole, with its suffix. */
 mica_status model_vector(model *m, const float **v, int layer, const char *name, uint32_t n, model_need need,
                          mica_error *err);
+/* The same, each value times `factor`: what the forward pass would only multiply it by again and again. */
+mica_status model_vector_scaled(model *m, const float **v, int layer, const char *name, uint32_t n, float factor,
+                                mica_error *err);
 /* A small matrix as f32 on the device, like a vector: for kernels that read weights by element (convolutions). */
 mica_status model_table(model *m, const float **v, int layer, const char *name, uint32_t n_row, uint32_t n_col,
                         mica_error *err);
