@@ -15,6 +15,7 @@
 typedef struct window_log {
     uint32_t n_commit, bank;
     uint32_t row0; // of the last step
+    uint32_t n_seen; // positions written since the sequence last began at 0, taken back ones included
 } window_log;
 
 struct engine {
@@ -265,12 +266,31 @@ static uint32_t build_runs(engine *e, const row_info *rows, uint32_t n_row, uint
     return n;
 }
 
+/* Before the step: a step that fails has written too. */
+static void mark_seen(engine *e, const row_info *rows, uint32_t n_row) {
+    for (uint32_t ir = 0; ir < n_row; ir++) {
+        window_log *l = &e->logs[rows[ir].seq];
+        uint32_t n = (uint32_t)rows[ir].pos + 1;
+        if (n == 1 || n > l->n_seen) l->n_seen = n;
+    }
+}
+
+/* The page that holds the highest position written took the slot of the page n_slot before it. */
+uint32_t engine_rewind_min(const engine *e, int32_t seq) {
+    uint32_t window = model_shape_of(e->m)->window, n_seen = e->logs[seq].n_seen, n_slot = e->n_slot[KV_GROUP_WINDOW];
+    uint32_t n_page = (n_seen + KV_PAGE - 1) / KV_PAGE;
+    if (window == 0 || n_page <= n_slot) return 0;
+    return (n_page - n_slot) * KV_PAGE + window - 1;
+}
+
 /* The runs happened: windows wait in their logs, to be applied whole unless engine_accept says less. */
 static void settle_runs(engine *e, uint32_t n_run) {
     for (uint32_t i = 0; i < n_run; i++) {
         const row_run *r = &e->runs_host[i];
         window_log *l = &e->logs[r->seq];
-        *l = (window_log){.n_commit = r->window ? r->n_row : 0, .bank = r->window ? r->bank ^ 1u : r->bank, .row0 = r->row0};
+        l->n_commit = r->window ? r->n_row : 0;
+        l->bank = r->window ? r->bank ^ 1u : r->bank;
+        l->row0 = r->row0;
     }
 }
 
@@ -430,6 +450,7 @@ mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_
         s.n_out_prompt += ir < n_prompt;
     }
     s.n_run = build_runs(e, rows, n_row, n_prompt);
+    mark_seen(e, rows, n_row);
     TRY(dev_upload(e->d, e->rows, rows, n_row * sizeof *rows, err));
     TRY(dev_upload(e->d, e->runs, e->runs_host, s.n_run * sizeof *e->runs_host, err));
     if (s.n_out) TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));

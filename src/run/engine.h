@@ -60,6 +60,9 @@ bool engine_drafts(const engine *e); // the model has a draft block and the conf
 /* Runs the draft block over n rows; logits of the wanted ones are engine_logits(e, 0), (e, 1) ... chain: each row continues
  * the wanted row of the same index of the call before, whose own output stands for h. */
 mica_status engine_draft(engine *e, const draft_row *rows, uint32_t n, bool chain, mica_error *err);
+/* A sliding window's cache is a ring, so a sequence can be cut to n tokens only while the ring still holds the window
+ * before position n: n = 0 or n >= this. */
+uint32_t engine_rewind_min(const engine *e, int32_t seq);
 /* Recurrent state is gone with the positions: before a sequence goes back to position 0 it is cleared; to an earlier
  * position it can go only by a snapshot. */
 bool engine_has_state(const engine *e);

@@ -76,12 +76,13 @@ static size_t shared_prefix(const session *s, const session_sync_args *a) {
     return k;
 }
 
-/* The snapshot of the longest prefix of at most n tokens; NULL: none. */
+/* The snapshot of the longest prefix of at most n tokens that the cache can still be cut to; NULL: none. */
 static snapshot *snapshot_find(session *s, size_t n) {
+    size_t least = engine_rewind_min(s->e, s->slot);
     snapshot *best = NULL;
     for (uint32_t i = 0; i < s->n_snap; i++) {
         snapshot *p = &s->snap[i];
-        if (p->n > 0 && p->n <= n && (!best || p->n > best->n)) best = p;
+        if (p->n > 0 && p->n >= least && p->n <= n && (!best || p->n > best->n)) best = p;
     }
     return best;
 }
@@ -119,8 +120,9 @@ static mica_status snapshot_put(session *s, mica_error *err) {
 /* Brings cache and state to the longest usable prefix of at most `shared` tokens. The last of all n tokens is read again
  * for its logits, unless a snapshot has them. */
 static mica_status rewind_to(session *s, size_t shared, size_t n, mica_error *err) {
-    snapshot *p = snapshot_find(s, shared);
     size_t keep = shared < n ? shared : n - 1;
+    if (keep < engine_rewind_min(s->e, s->slot)) keep = shared = 0;
+    snapshot *p = snapshot_find(s, shared);
     s->has_logits = false;
     for (uint32_t i = 0; i < s->n_snap; i++) {
         if (s->snap[i].n > shared) s->snap[i].n = 0; // of another text
