@@ -42,13 +42,11 @@ static void sampling_of(talk *t, const options *o) {
 }
 
 static mica_status draft_of(talk *t, const options *o, mica_error *err) {
-    const bool has_draft = t->model->info.has_draft;
-    t->n_draft = has_draft ? DRAFT_DEFAULT : 0;
-    if (OPTION_SEEN(o, draft)) t->n_draft = (int32_t)o->draft;
-    if (!has_draft && (t->n_draft > 0 || OPTION_SEEN(o, draft_min_p)))
-        return fail(err, MICA_E_ARG, "%s: this model has no draft block: nothing can be drafted",
-                    t->n_draft > 0 ? "--draft" : "--draft-min-p");
-    return MICA_OK;
+    const bool has_block = t->model->info.has_draft;
+    t->n_draft = OPTION_SEEN(o, draft) ? (int32_t)o->draft : has_block ? DRAFT_DEFAULT : 0;
+    if (has_block || !OPTION_SEEN(o, draft_min_p)) return MICA_OK;
+    return fail(err, MICA_E_ARG,
+                "--draft-min-p: there is no draft block whose probabilities could be looked at");
 }
 
 static mica_status template_flags(talk *t, const options *o, mica_error *err) {

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from harness import LLAMA, MOE, QWEN3, case, main, need
+from harness import FIXTURES, LLAMA, MOE, QWEN3, case, main, need
 
 # ---- run: one answer ----
 
@@ -180,11 +180,24 @@ def run_stop_strings(t):
 
 
 @case
-def run_draft_needs_a_block(t):
-    t.answer("--draft", "off")
-    t.run("-p", "x", "--draft", "4").fails(2, "--draft", "no draft block")
-    t.run("-p", "x", "--draft-min-p", "0.5").fails(2, "--draft-min-p")
+def run_drafts(t):
+    """Drafting may never change the tokens; without a block of its own a model drafts by looking back."""
+    args = ["--raw", "--ignore-eos", "-n", "60"]
+    off = t.answer(*args, "--draft", "off", prompt="one two one two one two")
+    on = t.answer(*args, "--draft", "7", prompt="one two one two one two")
+    need(on["ids"] == off["ids"], "drafting changes the tokens")
+    need(off["draft"]["drafted"] == 0 < on["draft"]["drafted"], f"{on['draft']} {off['draft']}")
+    mtp = FIXTURES / "qwen3_5.q4_k_m.gguf"
+    one, two, low = (
+        t.answer("--draft", n, *args, *p, model=mtp)
+        for n, p in (("1", []), ("3", []), ("3", ["--draft-min-p", "1"]))
+    )
+    need(one["ids"] == two["ids"] == low["ids"], "drafting changes the tokens of a model with a block")
+    need(one["draft"] != two["draft"] != low["draft"], f"{one['draft']} {two['draft']} {low['draft']}")
+    t.run("-p", "x", "--draft-min-p", "0.5").fails(2, "--draft-min-p", "no draft block")
+    t.run("-p", "x", "--draft-min-p", "0.5", "--draft", "off", model=mtp).fails(2, "--draft-min-p")
     t.run("-p", "x", "--draft", "some").fails(2, "--draft", "not a whole number")
+    t.run("-p", "x", "--draft", "8").fails(2, "--draft", "the most is 7")
 
 
 @case
