@@ -66,19 +66,27 @@ stage_syntax() { make -k -s -j"$JOBS" syntax CC=clang BUILD=build-clang; }
 stage_lint() { make -s lint; }
 stage_unit() { tests/run_unit.sh build; }
 
-# run_scripts KIND BUILD: the lines of tests/scripts.txt of one kind. A script that crashed is one failure.
+# run_scripts KIND BUILD: the lines of tests/scripts.txt of one kind, as many at a time as there are processors. A
+# script that prints no closing line is one failure.
 run_scripts() {
-    local kind command rc=0
+    local kind command n=0 rc=0 i out=build/test/$1-${2//\//_}
+    rm -rf "$out" && mkdir -p "$out" || return 1
     while read -r kind command; do
         [ "$kind" = "$1" ] || continue
-        echo "== ${command//@B@/$2}"
-        # shellcheck disable=SC2086 # words are meant
-        $PY ${command//@B@/$2} >build/test/script.out 2>&1 </dev/null
-        local script_rc=$?
-        cat build/test/script.out
-        grep -qE "$CLOSING" build/test/script.out || { echo "0 passed, 1 failed, 0 skipped" && script_rc=1; }
-        [ $script_rc -eq 0 ] || rc=1
+        n=$((n + 1))
+        while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do wait -n; done
+        (
+            echo "== ${command//@B@/$2}"
+            # shellcheck disable=SC2086 # words are meant
+            $PY ${command//@B@/$2} </dev/null && touch "$out/$n.good"
+        ) >"$out/$n.log" 2>&1 &
     done < <(grep -v '^#' tests/scripts.txt)
+    wait
+    for ((i = 1; i <= n; i++)); do
+        cat "$out/$i.log"
+        grep -qE "$CLOSING" "$out/$i.log" || { echo "0 passed, 1 failed, 0 skipped" && rc=1; }
+        [ -e "$out/$i.good" ] || rc=1
+    done
     return $rc
 }
 
@@ -100,6 +108,11 @@ stage_oracles() {
             return 1
         fi
         cp tests/requirements.txt $venv/requirements.txt
+    fi
+    # What several scripts read comes before any of them runs.
+    if ! $venv/bin/python3 tests/text/vocab_oracle.py --install; then
+        echo "FAILED oracles: the packages of tests/text/vocab_oracle.py could not be installed"
+        return 1
     fi
     PY=$venv/bin/python3 run_scripts oracle build
 }
