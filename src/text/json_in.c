@@ -5,17 +5,17 @@
  * about whether the text is well-formed. */
 static bool deeper_than(slice s, int limit, size_t *at) {
     int depth = 0;
+    bool in_string = false;
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
-        if (c == '"') {
-            for (i++; i < s.n && s.p[i] != '"'; i++)
-                if (s.p[i] == '\\') i++;
-        } else if (c == '[' || c == '{') {
-            *at = i;
-            if (++depth > limit) return true;
-        } else if (c == ']' || c == '}') {
-            depth -= depth > 0;
+        if (c == '"') in_string = !in_string;
+        if (in_string) {
+            i += c == '\\';
+            continue;
         }
+        *at = i;
+        if (c == ']' || c == '}') depth -= depth > 0;
+        if ((c == '[' || c == '{') && ++depth > limit) return true;
     }
     return false;
 }
