@@ -92,12 +92,14 @@ say "3. list the devices it can use"
 if [ "$demo" -eq 1 ]; then
     say "4. get the model smollm2-135m (98 MB) into $(cache_folder)/models,"
     say "   unless it is there, and ask it something"
+elif [ "$yes" -eq 0 ]; then
+    say "4. offer a link in PATH and a first small model; both are asked for when it comes to them"
 fi
+ask "go on?" || die "nothing was changed"
 
 # ---- Packages ----
 if [ -n "$missing" ]; then
     step "Packages"
-    ask "install them?" || die "nothing was changed; without these packages it cannot be built"
     install_packages "$missing" || die "the packages could not be installed"
     still=$(missing_packages "${uses[@]}")
     [ -z "$still" ] || die "still missing after the installation: $(cut -d' ' -f1 <<<"$still" | tr '\n' ' ')"
