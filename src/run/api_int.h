@@ -5,11 +5,13 @@
 #include "mica.h"
 #include "run/sample.h"
 #include "run/session.h"
+#include "text/chat.h"
 #include "text/vocab.h"
 
 struct mica_model {
     gguf_file *g;      // owned
     text_vocab *vocab; // owned
+    chat_template *chat; // owned; may be unusable: chat_template_check says why
     engine *e;         // owned; NULL for text_only
     sampler *pick;     // owned; NULL for text_only
     mica_session **slots; // owned, [n_seq] who has each, NULL: free

@@ -101,6 +101,8 @@ static void fill_info(mica_model *m, const engine_config *c) {
     i->n_vocab = (uint32_t)text_vocab_n(m->vocab);
     i->bos = text_vocab_special(m->vocab, TEXT_BOS);
     i->eos = text_vocab_special(m->vocab, TEXT_EOS);
+    i->has_template = chat_template_check(m->chat, NULL) == MICA_OK;
+    i->has_thinking = i->has_template && chat_template_abilities(m->chat, false)->format.think_begin != NULL;
     default_sampling(&i->sampling, m->g);
     if (!m->e) return;
     const model_shape *s = engine_shape(m->e);
@@ -153,6 +155,7 @@ mica_status mica_model_load(mica_model **out, const mica_load_options *opt, mica
     TRY_GOTO(gguf_open(&m->g, opt->path, err), done);
     if (opt->progress) opt->progress(opt->progress_user, "load", 1, 3);
     TRY_GOTO(text_vocab_new(&m->vocab, m->g, err), done);
+    TRY_GOTO(chat_template_new(&m->chat, m->g, m->vocab, err), done);
     if (opt->progress) opt->progress(opt->progress_user, "load", 2, 3);
     if (!opt->text_only) TRY_GOTO(open_engine(m, &c, opt, err), done);
     m->n_thread = c.n_thread;
@@ -169,6 +172,7 @@ void mica_model_free(mica_model *m) {
     if (!m) return;
     sampler_free(m->pick);
     engine_close(m->e);
+    chat_template_free(m->chat);
     text_vocab_free(m->vocab);
     gguf_close(m->g);
     mem_free(m->slots);

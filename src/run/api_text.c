@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "text/detok.h"
+#include "text/json_in.h"
 #include "text/tokenize.h"
 
 void mica_ids_free(mica_ids *ids) {
@@ -92,10 +93,58 @@ void mica_text_stream_free(mica_text_stream *ts) {
 
 /* ---- chat ---- */
 
+/* The request's JSON, parsed: owned by whoever holds it. */
+typedef struct chat_json {
+    json_t *messages, *tools, *kwargs;
+} chat_json;
+
+static void chat_json_fini(chat_json *j) {
+    json_decref(j->messages);
+    json_decref(j->tools);
+    json_decref(j->kwargs);
+}
+
+static mica_status parse_optional(json_t **out, json_in_options what, const char *text, mica_error *err) {
+    return text ? json_in_parse(out, slice_of(text), &what, err) : MICA_OK;
+}
+
+static mica_status render(chat_prompt *p, const mica_model *m, const char *messages, const mica_chat_options *o,
+                          mica_error *err) {
+    chat_json j = {0};
+    mica_status st = MICA_OK;
+    TRY_GOTO(parse_optional(&j.messages, (json_in_options){"messages", JSON_IN_ARRAY, 0}, messages, err), done);
+    TRY_GOTO(parse_optional(&j.tools, (json_in_options){"tools", JSON_IN_ARRAY, 0}, o->tools_json, err), done);
+    TRY_GOTO(parse_optional(&j.kwargs, (json_in_options){"chat_template_kwargs", JSON_IN_OBJECT, 0}, o->kwargs_json,
+                            err), done);
+    TRY_GOTO(chat_render(p, m->chat,
+                         &(chat_request){.messages = j.messages,
+                                         .tools = j.tools,
+                                         .kwargs = j.kwargs,
+                                         .think = o->think,
+                                         .no_generation_prompt = o->no_generation_prompt},
+                         err),
+             done);
+done:
+    chat_json_fini(&j);
+    return st;
+}
+
 mica_status mica_encode_chat(const mica_model *m, const char *messages_json, const mica_chat_options *opt, mica_ids *out,
                              char **prompt_text, mica_error *err) {
-    (void)m, (void)messages_json, (void)opt;
+    static const mica_chat_options none;
     *out = (mica_ids){0};
     if (prompt_text) *prompt_text = NULL;
-    return fail(err, MICA_E_UNSUPPORTED, "chat: templates are not run yet (--raw)");
+    chat_prompt p = {0};
+    mica_status st = MICA_OK;
+    TRY(chat_template_check(m->chat, err));
+    TRY_GOTO(render(&p, m, messages_json ? messages_json : "[]", opt ? opt : &none, err), done);
+    text_input in = {.text = {p.text, p.n}, .span = p.span, .n_span = p.n_span, .flags = TEXT_ADD_BOS};
+    TRY_GOTO(encode(out, m, &in, err), done);
+    if (prompt_text && !(*prompt_text = mem_strdup(p.text))) {
+        mica_ids_free(out);
+        st = fail(err, MICA_E_NOMEM, "chat: out of memory");
+    }
+done:
+    chat_prompt_fini(&p);
+    return st;
 }
