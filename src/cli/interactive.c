@@ -113,7 +113,7 @@ static void do_regen(chat_loop *c, const char *rest) {
 static void do_system(chat_loop *c, const char *rest) {
     mica_error err = {0};
     if (c->t->raw)
-        term_note("/system: there is no chat template to hand it to");
+        term_note("/system: --raw has no chat template to hand it to");
     else if (talk_set_system(c->t, rest, &err) != MICA_OK)
         term_error(&err);
     else
@@ -174,7 +174,7 @@ static void greet(const talk *t) {
     const mica_model_info *i = &t->model->info;
     fprintf(stderr, "%s%s%s, %u tokens of context, %s\n", term_bold(),
             i->name && i->name[0] ? i->name : i->arch, term_plain(), i->n_ctx, i->device);
-    say_dim(t->raw ? "no chat template: each line is a prompt of its own; /help lists the commands"
+    say_dim(t->raw ? "each line is a prompt of its own; /help lists the commands"
                    : "/help lists the commands");
 }
 

@@ -49,17 +49,24 @@ static mica_status draft_of(talk *t, const options *o, mica_error *err) {
                 "--draft-min-p: there is no draft block whose probabilities could be looked at");
 }
 
+/* A model without a usable template is refused here, in the library's words: text that goes in unmarked where
+ * a conversation was meant gives nonsense that looks like an answer. */
+static mica_status check_template(const talk *t, mica_error *err) {
+    mica_ids ids = {0};
+    if (t->model->info.has_template) return MICA_OK;
+    mica_status st = mica_encode_chat(t->model->model, "[]", NULL, &ids, NULL, err);
+    mica_ids_free(&ids);
+    return st;
+}
+
 static mica_status template_flags(talk *t, const options *o, mica_error *err) {
     const char *flag = o->system   ? "--system"
                        : o->think  ? "--think"
                        : o->kwargs ? "--chat-template-kwargs"
                                    : NULL;
     t->raw = o->raw;
-    if (!o->raw && !t->model->info.has_template) {
-        t->raw = true;
-        term_note("the model has no chat template: the prompt goes in as it is");
-    }
-    if (t->raw && flag) return fail(err, MICA_E_ARG, "%s: there is no chat template to hand it to", flag);
+    if (o->raw && flag) return fail(err, MICA_E_ARG, "%s: --raw has no chat template to hand it to", flag);
+    if (!o->raw) TRY(check_template(t, err));
     if (o->think && !t->model->info.has_thinking)
         term_note("--think: this model's template knows no thinking");
     return MICA_OK;

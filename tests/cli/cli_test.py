@@ -94,7 +94,7 @@ FLAGS = [
         "prompt_tokens",
         {},
     ),
-    ("--raw", ["--raw"], [], "prompt_tokens", {}),
+    ("--raw", ["--raw", "-n", "1"], ["-n", "1"], "prompt_tokens", {}),
     ("--think", ["--think", "on"], ["--think", "off"], "text", {}),
     (
         "--chat-template-kwargs",
@@ -498,6 +498,16 @@ def template_that_is_broken(t):
     path = t.file("template.gguf", whole[:at] + b"{%- endxor %}" + whole[at + 13 :])
     t("run", "-m", path, "-p", "x").fails(2, "template")
     t("run", "-m", path, "-p", "x", "--raw", "-n", "1").ok()
+    t("template", "-m", path, "--messages", t.file("one.json", "[]")).fails(2, "template")
+
+
+@case
+def template_that_is_missing(t):
+    """No template, and no ChatML markers in the vocabulary that could stand in for one."""
+    whole = LLAMA.read_bytes().replace(b"tokenizer.chat_template", b"tokenizer.chat_templatx")
+    path = t.file("plain.gguf", whole.replace(b"<|im_start|>", b"<|im_starx|>"))
+    t("run", "-m", path, "-p", "x").fails(2, "template", "--raw")
+    t("run", "-m", path, "-p", "x", "--raw", "-n", "1").ok()
 
 
 @case
@@ -575,6 +585,7 @@ def a_disk_that_is_full(t):
             LLAMA,
             "-p",
             "x",
+            "--raw",
             "-n",
             "4",
             stdout=full,

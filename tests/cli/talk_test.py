@@ -87,7 +87,7 @@ def talk_answers_and_remembers(t):
 
 @case
 def talk_commands(t):
-    x = Terminal(t, "--temp", "2", "--seed", "5")
+    x = Terminal(t, "--temp", "2", "--seed", "5", "-n", "20")
     x.prompt()
     x.send("/help\r")
     page = x.prompt()

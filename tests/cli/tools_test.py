@@ -129,7 +129,9 @@ def plan_says_where_bytes_go(t):
     need(bytes_of("kv", "--parallel", "1") < bytes_of("kv", "--parallel", "4"), "--parallel")
     need(bytes_of("scratch", "--ubatch", "64") < bytes_of("scratch", "--ubatch", "1024"), "--ubatch")
     mtp = FIXTURES / "qwen3_5.q4_k_m.gguf"
-    with_block, without = (t("plan", "-m", mtp, "--json", "--draft", d).json()["tiers"] for d in ("1", "off"))
+    with_block, without = (
+        t("plan", "-m", mtp, "--json", "--draft", d).json()["tiers"] for d in ("1", "off")
+    )
     need(with_block != without, "--draft off leaves nothing out")
     text = t("plan", "-m", LLAMA).ok().out
     need("weights" in text and "fits" in text and "context:" in text, text)
