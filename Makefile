@@ -39,8 +39,9 @@ all: $(BUILD)/mica $(BUILD)/libmica.so
 ifdef PLAIN_SIMD
 $(BUILD)/%_avx2.o $(BUILD)/%_avx512.o: override SAN :=
 endif
-$(BUILD)/%_avx2.o: ISA := -mavx2 -mfma -mf16c -mbmi2
-$(BUILD)/%_avx512.o: ISA := -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+ISA_AVX2 := -mavx2 -mfma -mf16c -mbmi2
+$(BUILD)/%_avx2.o: ISA := $(ISA_AVX2)
+$(BUILD)/%_avx512.o: ISA := $(ISA_AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -81,6 +82,17 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libmica.a Makefile
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes -Itests -MMD -MP $< -o $@ $(BUILD)/libmica.a -lcmocka $(LIBS)
 
+# AVX-512 sources over emulated intrinsics: tested where no processor has them. Named first, the linker takes these.
+EMU512 := $(patsubst src/quant/%.c,$(BUILD)/tests/quant/emu/%.o,$(wildcard src/quant/*_avx512.c))
+$(BUILD)/tests/quant/emu/%.o: src/quant/%.c tests/quant/emu512.h Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $< (emulated)"
+	@$(CC) $(CFLAGS_ALL) -O1 -g0 $(ISA_AVX2) -DQUANT_ROLLED -include tests/quant/emu512.h -MMD -MP -c $< -o $@
+$(BUILD)/tests/quant/t_quant_emu512: tests/quant/t_quant_emu512.c $(EMU512) $(BUILD)/libmica.a Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes -Itests -MMD -MP $< -o $@ $(EMU512) $(BUILD)/libmica.a -lcmocka $(LIBS)
+
 # Shared objects through which Python tests call the library (ctypes).
 SHIMS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/*/*_shim.c))
 $(BUILD)/tests/%.so: tests/%.c $(BUILD)/libmica.a Makefile
@@ -88,9 +100,9 @@ $(BUILD)/tests/%.so: tests/%.c $(BUILD)/libmica.a Makefile
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) -shared -MMD -MP $< -o $@ $(BUILD)/libmica.a $(LIBS) -pthread
 
-# Measurements: bench/NAME_bench.c, with what it shares in other files of bench/.
+# Measurements of our own parts: bench/NAME_bench.c, each with the peaks of the processor beside it.
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*_bench.c))
-BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_bench.c,$(wildcard bench/*.c)))
+BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/peak_*.c))
 $(BUILD)/bench/%_bench: bench/%_bench.c $(BENCH_OBJ) $(BUILD)/libmica.a
 	@mkdir -p $(@D)
 	@echo "  CC  $<"
@@ -213,4 +225,4 @@ size:
 clean:
 	rm -rf build build-asan build-clang build-fuzz build-tsan
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(MAINS:=.d) $(SYNTAX:=.d) $(FUZZERS:=.d) $(EXAMPLES:=.d)
+-include $(EMU512:.o=.d) $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(SHIMS:.so=.d) $(MAINS:=.d) $(SYNTAX:=.d) $(FUZZERS:=.d) $(EXAMPLES:=.d)

@@ -1,7 +1,8 @@
-/* Rule 1 for one block of 32 activations. */
+/* Rule 1: activations to int8, for the tables of AVX2 and AVX-512. */
 #ifndef MICA_QUANT_ACT_AVX2_H
 #define MICA_QUANT_ACT_AVX2_H
 
+#include "quant/act.h"
 #include "quant/unpack_avx2.h"
 
 #include <stdbool.h>
@@ -42,5 +43,16 @@ SIMD bool act_block(int8_t *q, float *d, float *s, float *s16, const float *x) {
     s16[0] = scale * (float)a;
     s16[1] = scale * (float)c;
     return true;
+}
+
+SIMD bool act_rows_quantise(const quant_act *a, uint32_t act0, uint32_t n_row, uint32_t n_col) {
+    bool finite = true;
+    for (uint32_t ir = act0; ir < act0 + n_row; ir++) {
+        for (uint32_t c = 0; c < n_col; c += 32) {
+            size_t at = (size_t)ir * a->ld + c;
+            finite &= act_block(a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16, a->x + at);
+        }
+    }
+    return finite;
 }
 #endif

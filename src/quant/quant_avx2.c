@@ -3,14 +3,7 @@
 #include "quant/kernels.h"
 
 static bool act_rows(const quant_act *a, uint32_t act0, uint32_t n_row, uint32_t n_col) {
-    bool finite = true;
-    for (uint32_t ir = act0; ir < act0 + n_row; ir++) {
-        for (uint32_t c = 0; c < n_col; c += 32) {
-            size_t at = (size_t)ir * a->ld + c;
-            finite &= act_block(a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16, a->x + at);
-        }
-    }
-    return finite;
+    return act_rows_quantise(a, act0, n_row, n_col);
 }
 
 #define TOKEN_ENTRY(TYPE, name, n_sub, has_min) [GGUF_##TYPE] = quant_token_avx2_##name,

@@ -8,7 +8,7 @@
 /* 1 once the table exists; until then quant_ops_get gives the scalar one in its place. */
 #if defined(__x86_64__)
 #define QUANT_HAVE_AVX2 1
-#define QUANT_HAVE_AVX512 0
+#define QUANT_HAVE_AVX512 1
 #else
 #define QUANT_HAVE_AVX2 0
 #define QUANT_HAVE_AVX512 0

@@ -9,25 +9,7 @@
  * largest cases are 2 * 63 * 127 (Q6_K before its offset), 2 * 128 * 127 (Q8_0 holding -128: the magnitude
  * 128 is an unsigned byte). */
 #include "quant/kernels.h"
-#include "quant/simd_avx2.h"
-#include "quant/unit_avx2.h"
-#include "quant/unpack_avx2.h"
-
-enum { SEGMENT_UNITS = 16 };
-
-/* One row of activations from some block on. */
-typedef struct act_at {
-    const int8_t *q;
-    const float *d, *s, *s16;
-} act_at;
-
-SIMD act_at act_row(const quant_act *a, uint32_t row, uint32_t col) {
-    size_t at = (size_t)row * a->ld + col;
-    return (act_at){a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16};
-}
-SIMD act_at act_skip(act_at a, size_t n_unit) {
-    return (act_at){a.q + 256 * n_unit, a.d + 8 * n_unit, a.s + 8 * n_unit, a.s16 + 16 * n_unit};
-}
+#include "quant/token_avx2.h"
 
 typedef struct token_sum {
     __m256 acc[8]; // [block mod 8], lanes: group of four
@@ -40,15 +22,12 @@ SIMD void token_sum_clear(token_sum *t) {
     t->min = _mm256_setzero_ps();
 }
 
-/* Blocks 2k and 2k + 1; groups at distance 1, 2, 4; k at distance 1, 2. */
 SIMD float token_sum_tree(const token_sum *t, bool has_min) {
-    __m256 a = _mm256_add_ps(t->acc[0], t->acc[1]), b = _mm256_add_ps(t->acc[2], t->acc[3]);
-    __m256 c = _mm256_add_ps(t->acc[4], t->acc[5]), d = _mm256_add_ps(t->acc[6], t->acc[7]);
-    __m256 q = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-    float sum = quad_tree(_mm_add_ps(_mm256_castps256_ps128(q), _mm256_extractf128_ps(q, 1)));
-    if (!has_min) return sum;
-    __m128 lo = _mm256_castps256_ps128(t->min), hi = _mm256_extractf128_ps(t->min, 1);
-    return sum - quad_tree(_mm_hadd_ps(lo, hi));
+    __m256 pair[4];
+    UNROLL
+    for (int k = 0; k < 4; k++) pair[k] = _mm256_add_ps(t->acc[2 * k], t->acc[2 * k + 1]);
+    float sum = pairs_tree(pair);
+    return has_min ? sum - mins_tree(t->min) : sum;
 }
 
 /* ---- one row of activations ------------------------------------------------------------------------- */
@@ -56,6 +35,10 @@ SIMD float token_sum_tree(const token_sum *t, bool has_min) {
 /* Sums of pairs of products of block j, in 16 bits. */
 SIMD __m256i pairs_dot(const unit_kind k, const uint8_t *p, int j, const int8_t *xq) {
     __m256i x = load256(xq);
+    if (k.v) {
+        __m256i v = k.v(p, j);
+        return _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(x, v));
+    }
     if (k.sgn) return _mm256_maddubs_epi16(k.q(p, j), _mm256_sign_epi8(x, k.sgn(p, j)));
     __m256i t = _mm256_maddubs_epi16(k.q(p, j), x);
     if (k.offset) t = _mm256_sub_epi16(t, _mm256_maddubs_epi16(bytes_all(k.offset), x));
@@ -75,12 +58,6 @@ SIMD void unit_scales(__m256 s[2], const unit_kind k, const uint8_t *p, const fl
         s[0] = _mm256_mul_ps(s[0], d[0]);
         s[1] = _mm256_mul_ps(s[1], d[1]);
     }
-}
-
-/* Minima of n blocks times sums of activations; lanes past n stay. */
-SIMD __m256 min_add(__m256 acc, __m256 m, const float *s, int n) {
-    __m256 r = _mm256_fmadd_ps(m, lanes_load(s, n), acc);
-    return n == 8 ? r : _mm256_blendv_ps(acc, r, lanes_below(n));
 }
 
 /* n blocks of a unit. */
@@ -116,25 +93,6 @@ SIMD float segment_dot(const unit_kind k, const uint8_t *p, act_at a, uint32_t n
 }
 
 /* ---- several rows of activations -------------------------------------------------------------------- */
-
-/* A segment of a weight row, unpacked. */
-typedef struct segment {
-    quant_unit unit[SEGMENT_UNITS];
-    int n_unit, n_tail; // whole units, blocks after them
-} segment;
-
-static void segment_unpack(segment *g, const quant_unit_type *t, const uint8_t *p, uint32_t n_col) {
-    g->n_unit = (int)(n_col / 256);
-    g->n_tail = (int)(n_col % 256 / 32);
-    for (int iu = 0; iu < g->n_unit; iu++, p += t->bytes) {
-        prefetch(p, t->bytes);
-        t->unpack(&g->unit[iu], p, 8);
-    }
-    if (g->n_tail) t->unpack(&g->unit[g->n_unit], p, g->n_tail);
-}
-
-/* What a type has besides signed bytes and scales. Weights with minima are not negative. */
-typedef enum unit_form { FORM_SIGNED, FORM_MIN, FORM_MIN16 } unit_form;
 
 SIMD __m256i bytes_dot(const int8_t *wq, const int8_t *xq, unit_form form) {
     __m256i w = _mm256_load_si256((const __m256i *)(const void *)wq), x = load256(xq);
@@ -182,15 +140,6 @@ static float unpacked_dot_min16(const segment *g, act_at a) {
 }
 
 /* ---- rows of weights -------------------------------------------------------------------------------- */
-
-typedef struct token_job {
-    float *y;
-    size_t ld_y;
-    const uint8_t *w;
-    size_t row_bytes;
-    const quant_act *a;
-    uint32_t act0, n_act, n_row, n_col;
-} token_job;
 
 SIMD void rows_one(const unit_kind k, const token_job *b) {
     uint32_t n_seg = quant_segment_n(b->n_col);

@@ -3,8 +3,9 @@
  *
  * A type is a unit_kind: functions of a unit's address, all inlined into the kernels that take one, where the
  * kind is a constant. Of block j (32 weights, 0..7) of the unit:
- * - q(p, j): 32 bytes. The weights are q - offset; or q with the signs of sgn(p, j) when the kind has that,
- * and then q is their magnitude (128 as an unsigned byte included).
+ * - v(p, j): its weights, 32 signed bytes, when the kind has that (a table or the file gives them so).
+ * - q(p, j): else unsigned bytes: the weights are q - offset, or q with the signs of sgn(p, j) (bytes 1, -1),
+ *   which sign(p, k) has as bits (set: negative) of blocks 2k and 2k + 1.
  * - scale(p, n): 8 lanes, one a block; scale16 when there is one for 16 weights, as two vectors in half
  * order: v[0] = blocks 0..3: their first halves, then their second halves; v[1] = blocks 4..7.
  * - min, min16: likewise; NULL for types without minima.
@@ -22,13 +23,18 @@
 #include <immintrin.h>
 
 #define SIMD static inline __attribute__((always_inline))
-#ifdef __clang__
+/* Loops over blocks unroll completely, and what a kind says for block j is then a constant. Sanitizers and
+ * emulated instructions make so much of each copy that compilers need minutes: there the loops stay loops. */
+#if defined(QUANT_ROLLED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNROLL
+#elif defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
 typedef __m256i unit_q_fn(const uint8_t *p, int j);
+typedef uint64_t unit_bits_fn(const uint8_t *p, int k);
 typedef __m256 unit_lanes_fn(const uint8_t *p, int n);
 typedef void unit_halves_fn(__m256 v[2], const uint8_t *p, int n);
 
@@ -36,7 +42,8 @@ typedef struct unit_kind {
     int block; // weights in a block of the type: under 256, a row may end inside a unit
     int bytes; // of a unit
     int offset;
-    unit_q_fn *q, *sgn;
+    unit_q_fn *q, *sgn, *v;
+    unit_bits_fn *sign;
     unit_lanes_fn *scale;
     unit_halves_fn *scale16;
     unit_lanes_fn *min;
@@ -188,32 +195,23 @@ SIMD __m256 q5_1_min(const uint8_t *p, int n) {
     return negate(v[1]);
 }
 
-SIMD __m256i q8_0_sgn(const uint8_t *p, int j) {
+SIMD __m256i q8_0_v(const uint8_t *p, int j) {
     return load256(p + 34 * j + 2);
-}
-SIMD __m256i q8_0_q(const uint8_t *p, int j) {
-    return _mm256_abs_epi8(q8_0_sgn(p, j));
 }
 SIMD __m256 q8_0_scale(const uint8_t *p, int n) {
     return f16_gather(p, 34, n);
 }
 
-SIMD __m256i iq4_nl_sgn(const uint8_t *p, int j) {
+SIMD __m256i iq4_nl_v(const uint8_t *p, int j) {
     return table_get(quant_value_iq4, nibbles_get(p + 18 * j + 2));
-}
-SIMD __m256i iq4_nl_q(const uint8_t *p, int j) {
-    return _mm256_abs_epi8(iq4_nl_sgn(p, j));
 }
 SIMD __m256 iq4_nl_scale(const uint8_t *p, int n) {
     return f16_gather(p, 18, n);
 }
 
 /* 2^(e - 128): the exponent's field is e - 1, or below 1 a denormal. */
-SIMD __m256i mxfp4_sgn(const uint8_t *p, int j) {
+SIMD __m256i mxfp4_v(const uint8_t *p, int j) {
     return table_get(quant_value_fp4, nibbles_get(p + 17 * j + 1));
-}
-SIMD __m256i mxfp4_q(const uint8_t *p, int j) {
-    return _mm256_abs_epi8(mxfp4_sgn(p, j));
 }
 SIMD __m256 mxfp4_scale(const uint8_t *p, int n) {
     __m128i b = _mm_cvtsi32_si128(p[0]);
@@ -233,14 +231,11 @@ SIMD __m256 mxfp4_scale(const uint8_t *p, int n) {
 
 /* ---- NVFP4, Q1_0, Q2_0 ------------------------------------------------------------------------------ */
 
-SIMD __m256i nvfp4_sgn(const uint8_t *p, int j) {
+SIMD __m256i nvfp4_v(const uint8_t *p, int j) {
     const uint8_t *qs = p + 36 * (j / 2) + 4 + 16 * (j & 1);
     __m256i v = _mm256_permute4x64_epi64(load128_twice(qs), 0x50); // qwords 0 0 1 1
     v = _mm256_srlv_epi64(v, _mm256_setr_epi64x(0, 4, 0, 4));
     return table_get(quant_value_fp4, _mm256_and_si256(v, bytes_all(15)));
-}
-SIMD __m256i nvfp4_q(const uint8_t *p, int j) {
-    return _mm256_abs_epi8(nvfp4_sgn(p, j));
 }
 /* The seven low bits are the upper ones of an f16, 7 binades too low (its conversion takes denormals in its
  * stride). */
@@ -422,6 +417,14 @@ SIMD __m256i sgn_spread(__m256i signs, int j) {
 SIMD __m256i sgn_get(const uint8_t *p) {
     return _mm256_or_si256(bits_get(p), bytes_all(1));
 }
+SIMD uint64_t qword_get(__m256i v, int k) {
+    switch (k) {
+    case 0: return (uint64_t)_mm256_extract_epi64(v, 0);
+    case 1: return (uint64_t)_mm256_extract_epi64(v, 1);
+    case 2: return (uint64_t)_mm256_extract_epi64(v, 2);
+    default: return (uint64_t)_mm256_extract_epi64(v, 3);
+    }
+}
 /* 2 n + 1 for the top four bits n of each word, times d. */
 SIMD __m256 scale_of_top4(__m256i v, __m256 d) {
     __m256i odd = _mm256_or_si256(_mm256_srli_epi32(v, 27), _mm256_set1_epi32(1));
@@ -440,8 +443,14 @@ SIMD __m256i iq2_xxs_q(const uint8_t *p, int j) {
     p += 2 + 8 * j;
     return grid8_get(quant_grid_iq2xxs, p[0], p[1], p[2], p[3]);
 }
+SIMD __m256i iq2_xxs_signs(const uint8_t *p) {
+    return signs_of_words(iq2_xxs_words(p));
+}
 SIMD __m256i iq2_xxs_sgn(const uint8_t *p, int j) {
-    return sgn_spread(signs_of_words(iq2_xxs_words(p)), j);
+    return sgn_spread(iq2_xxs_signs(p), j);
+}
+SIMD uint64_t iq2_xxs_sign(const uint8_t *p, int k) {
+    return qword_get(iq2_xxs_signs(p), k);
 }
 SIMD __m256 iq2_xxs_scale(const uint8_t *p, int n) {
     (void)n;
@@ -464,9 +473,15 @@ SIMD __m256i iq2_xs_q(const uint8_t *p, int j) {
     uint64_t w = load_u64(p + 2 + 8 * j);
     return grid8_get(quant_grid_iq2xs, w & 511, w >> 16 & 511, w >> 32 & 511, w >> 48 & 511);
 }
-SIMD __m256i iq2_xs_sgn(const uint8_t *p, int j) {
+SIMD __m256i iq2_xs_signs(const uint8_t *p) {
     __m256i a = _mm256_srli_epi16(load256(p + 2), 9), b = _mm256_srli_epi16(load256(p + 34), 9);
-    return sgn_spread(signs_even(_mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0xD8)), j);
+    return signs_even(_mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0xD8));
+}
+SIMD __m256i iq2_xs_sgn(const uint8_t *p, int j) {
+    return sgn_spread(iq2_xs_signs(p), j);
+}
+SIMD uint64_t iq2_xs_sign(const uint8_t *p, int k) {
+    return qword_get(iq2_xs_signs(p), k);
 }
 SIMD void iq2_xs_scale16(__m256 v[2], const uint8_t *p, int n) {
     (void)n;
@@ -482,6 +497,9 @@ SIMD __m256i iq2_s_q(const uint8_t *p, int j) {
 SIMD __m256i iq2_s_sgn(const uint8_t *p, int j) {
     return sgn_get(p + 34 + 4 * j);
 }
+SIMD uint64_t iq2_s_sign(const uint8_t *p, int k) {
+    return load_u64(p + 34 + 8 * k);
+}
 SIMD void iq2_s_scale16(__m256 v[2], const uint8_t *p, int n) {
     (void)n;
     iq2_scale16(v, p + 74, p);
@@ -493,8 +511,14 @@ SIMD __m256i iq3_xxs_q(const uint8_t *p, int j) {
     return _mm256_setr_epi64x(grid4_pair(g, qs[0], qs[1]), grid4_pair(g, qs[2], qs[3]),
                               grid4_pair(g, qs[4], qs[5]), grid4_pair(g, qs[6], qs[7]));
 }
+SIMD __m256i iq3_xxs_signs(const uint8_t *p) {
+    return signs_of_words(load256(p + 66));
+}
 SIMD __m256i iq3_xxs_sgn(const uint8_t *p, int j) {
-    return sgn_spread(signs_of_words(load256(p + 66)), j);
+    return sgn_spread(iq3_xxs_signs(p), j);
+}
+SIMD uint64_t iq3_xxs_sign(const uint8_t *p, int k) {
+    return qword_get(iq3_xxs_signs(p), k);
 }
 SIMD __m256 iq3_xxs_scale(const uint8_t *p, int n) {
     (void)n;
@@ -513,6 +537,9 @@ SIMD __m256i iq3_s_q(const uint8_t *p, int j) {
 SIMD __m256i iq3_s_sgn(const uint8_t *p, int j) {
     return sgn_get(p + 74 + 4 * j);
 }
+SIMD uint64_t iq3_s_sign(const uint8_t *p, int k) {
+    return load_u64(p + 74 + 8 * k);
+}
 /* Four bytes to eight nibbles, low ones first, each as a byte. */
 SIMD __m128i nibbles8(const uint8_t *p) {
     __m128i v = _mm_cvtsi32_si128((int)load_u32(p)), m = _mm_set1_epi8(15);
@@ -528,15 +555,12 @@ SIMD __m256 iq3_s_scale(const uint8_t *p, int n) {
 SIMD __m256i iq1_values(__m256i e, __m256i delta) {
     return _mm256_add_epi8(_mm256_and_si256(_mm256_slli_epi16(e, 3), bytes_all(0xF8)), delta);
 }
-SIMD __m256i iq1_s_sgn(const uint8_t *p, int j) {
+SIMD __m256i iq1_s_v(const uint8_t *p, int j) {
     const uint8_t *qs = p + 2 + 4 * j;
     uint32_t h = load_u16(p + 34 + 2 * j);
     __m256i e = grid8_get(quant_grid_iq1s, qs[0] | (h << 8 & 0x700), qs[1] | (h << 5 & 0x700),
                           qs[2] | (h << 2 & 0x700), qs[3] | (h >> 1 & 0x700));
     return iq1_values(e, _mm256_or_si256(_mm256_srai_epi16(_mm256_set1_epi16((short)h), 15), bytes_all(1)));
-}
-SIMD __m256i iq1_s_q(const uint8_t *p, int j) {
-    return _mm256_abs_epi8(iq1_s_sgn(p, j));
 }
 SIMD __m256 iq1_s_scale(const uint8_t *p, int n) {
     (void)n;
@@ -546,7 +570,7 @@ SIMD __m256 iq1_s_scale(const uint8_t *p, int n) {
     return _mm256_mul_ps(eighth(f16_all(p)), _mm256_cvtepi32_ps(h));
 }
 
-SIMD __m256i iq1_m_sgn(const uint8_t *p, int j) {
+SIMD __m256i iq1_m_v(const uint8_t *p, int j) {
     const uint8_t *qs = p + 4 * j;
     uint32_t h = load_u16(p + 32 + 2 * j);
     __m256i e = grid8_get(quant_grid_iq1s, qs[0] | (h << 8 & 0x700), qs[1] | (h << 4 & 0x700),
@@ -555,9 +579,6 @@ SIMD __m256i iq1_m_sgn(const uint8_t *p, int j) {
     __m256i top = _mm256_sllv_epi64(_mm256_set1_epi64x((long long)h), _mm256_setr_epi64x(60, 56, 52, 48));
     __m256i minus = _mm256_cmpgt_epi64(_mm256_setzero_si256(), top);
     return iq1_values(e, _mm256_or_si256(minus, bytes_all(1)));
-}
-SIMD __m256i iq1_m_q(const uint8_t *p, int j) {
-    return _mm256_abs_epi8(iq1_m_sgn(p, j));
 }
 /* Word i of sc holds the scales of blocks 2 i, 2 i + 1: bits 0, 3, 6, 9. Half order wants 0, 6 of words 0 and
  * 1, then 3, 9. */
@@ -575,11 +596,8 @@ SIMD void iq1_m_scale16(__m256 v[2], const uint8_t *p, int n) {
     }
 }
 
-SIMD __m256i iq4_xs_sgn(const uint8_t *p, int j) {
+SIMD __m256i iq4_xs_v(const uint8_t *p, int j) {
     return table_get(quant_value_iq4, nibbles_get(p + 8 + 16 * j));
-}
-SIMD __m256i iq4_xs_q(const uint8_t *p, int j) {
-    return _mm256_abs_epi8(iq4_xs_sgn(p, j));
 }
 SIMD __m256 iq4_xs_scale(const uint8_t *p, int n) {
     (void)n;
@@ -622,41 +640,31 @@ enum {
     UNIT_BYTES_iq4_xs = 136
 };
 
-static const unit_kind unit_q4_0 = {32, UNIT_BYTES_q4_0, 8, q4_0_q, NULL, q4_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_q4_1 = {32, UNIT_BYTES_q4_1, 0, q4_1_q, NULL, q4_1_scale, NULL, q4_1_min, NULL};
-static const unit_kind unit_q5_0 = {32, UNIT_BYTES_q5_0, 16, q5_0_q, NULL, q5_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_q5_1 = {32, UNIT_BYTES_q5_1, 0, q5_1_q, NULL, q5_1_scale, NULL, q5_1_min, NULL};
-static const unit_kind unit_q8_0 = {32, UNIT_BYTES_q8_0, 0, q8_0_q, q8_0_sgn, q8_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_iq4_nl = {
-    32, UNIT_BYTES_iq4_nl, 0, iq4_nl_q, iq4_nl_sgn, iq4_nl_scale, NULL, NULL, NULL};
-static const unit_kind unit_mxfp4 = {32,  UNIT_BYTES_mxfp4, 0, mxfp4_q, mxfp4_sgn, mxfp4_scale, NULL, NULL,
-                                     NULL};
-static const unit_kind unit_nvfp4 = {64,   UNIT_BYTES_nvfp4, 0,    nvfp4_q, nvfp4_sgn,
-                                     NULL, nvfp4_scale16,    NULL, NULL};
-static const unit_kind unit_q1_0 = {128, UNIT_BYTES_q1_0, 1, q1_0_q, NULL, q1_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_q2_0 = {64, UNIT_BYTES_q2_0, 1, q2_0_q, NULL, q2_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_q2_k = {256,  UNIT_BYTES_q2_k, 0,    q2_k_q,    NULL,
-                                    NULL, q2_k_scale16,    NULL, q2_k_min16};
-static const unit_kind unit_q3_k = {256, UNIT_BYTES_q3_k, 4, q3_k_q, NULL, NULL, q3_k_scale16, NULL, NULL};
-static const unit_kind unit_q4_k = {256, UNIT_BYTES_q4_k, 0, q4_k_q, NULL, k4_scale, NULL, k4_min, NULL};
-static const unit_kind unit_q5_k = {256, UNIT_BYTES_q5_k, 0, q5_k_q, NULL, k4_scale, NULL, k4_min, NULL};
-static const unit_kind unit_q6_k = {256, UNIT_BYTES_q6_k, 32, q6_k_q, NULL, NULL, q6_k_scale16, NULL, NULL};
-static const unit_kind unit_tq1_0 = {256, UNIT_BYTES_tq1_0, 1, tq1_0_q, NULL, tq1_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_tq2_0 = {256, UNIT_BYTES_tq2_0, 1, tq2_0_q, NULL, tq2_0_scale, NULL, NULL, NULL};
-static const unit_kind unit_iq2_xxs = {
-    256, UNIT_BYTES_iq2_xxs, 0, iq2_xxs_q, iq2_xxs_sgn, iq2_xxs_scale, NULL, NULL, NULL};
-static const unit_kind unit_iq2_xs = {256,  UNIT_BYTES_iq2_xs, 0,    iq2_xs_q, iq2_xs_sgn,
-                                      NULL, iq2_xs_scale16,    NULL, NULL};
-static const unit_kind unit_iq2_s = {256,  UNIT_BYTES_iq2_s, 0,    iq2_s_q, iq2_s_sgn,
-                                     NULL, iq2_s_scale16,    NULL, NULL};
-static const unit_kind unit_iq3_xxs = {
-    256, UNIT_BYTES_iq3_xxs, 0, iq3_xxs_q, iq3_xxs_sgn, iq3_xxs_scale, NULL, NULL, NULL};
-static const unit_kind unit_iq3_s = {256, UNIT_BYTES_iq3_s, 0, iq3_s_q, iq3_s_sgn, iq3_s_scale, NULL, NULL,
-                                     NULL};
-static const unit_kind unit_iq1_s = {256, UNIT_BYTES_iq1_s, 0, iq1_s_q, iq1_s_sgn, iq1_s_scale, NULL, NULL,
-                                     NULL};
-static const unit_kind unit_iq1_m = {256,  UNIT_BYTES_iq1_m, 0,    iq1_m_q, iq1_m_sgn,
-                                     NULL, iq1_m_scale16,    NULL, NULL};
-static const unit_kind unit_iq4_xs = {
-    256, UNIT_BYTES_iq4_xs, 0, iq4_xs_q, iq4_xs_sgn, iq4_xs_scale, NULL, NULL, NULL};
+#define UNIT_KIND(name, block_, ...)                                                                         \
+    static const unit_kind unit_##name = {.block = block_, .bytes = UNIT_BYTES_##name, __VA_ARGS__};
+UNIT_KIND(q4_0, 32, .q = q4_0_q, .offset = 8, .scale = q4_0_scale)
+UNIT_KIND(q4_1, 32, .q = q4_1_q, .scale = q4_1_scale, .min = q4_1_min)
+UNIT_KIND(q5_0, 32, .q = q5_0_q, .offset = 16, .scale = q5_0_scale)
+UNIT_KIND(q5_1, 32, .q = q5_1_q, .scale = q5_1_scale, .min = q5_1_min)
+UNIT_KIND(q8_0, 32, .v = q8_0_v, .scale = q8_0_scale)
+UNIT_KIND(iq4_nl, 32, .v = iq4_nl_v, .scale = iq4_nl_scale)
+UNIT_KIND(mxfp4, 32, .v = mxfp4_v, .scale = mxfp4_scale)
+UNIT_KIND(nvfp4, 64, .v = nvfp4_v, .scale16 = nvfp4_scale16)
+UNIT_KIND(q1_0, 128, .q = q1_0_q, .offset = 1, .scale = q1_0_scale)
+UNIT_KIND(q2_0, 64, .q = q2_0_q, .offset = 1, .scale = q2_0_scale)
+UNIT_KIND(q2_k, 256, .q = q2_k_q, .scale16 = q2_k_scale16, .min16 = q2_k_min16)
+UNIT_KIND(q3_k, 256, .q = q3_k_q, .offset = 4, .scale16 = q3_k_scale16)
+UNIT_KIND(q4_k, 256, .q = q4_k_q, .scale = k4_scale, .min = k4_min)
+UNIT_KIND(q5_k, 256, .q = q5_k_q, .scale = k4_scale, .min = k4_min)
+UNIT_KIND(q6_k, 256, .q = q6_k_q, .offset = 32, .scale16 = q6_k_scale16)
+UNIT_KIND(tq1_0, 256, .q = tq1_0_q, .offset = 1, .scale = tq1_0_scale)
+UNIT_KIND(tq2_0, 256, .q = tq2_0_q, .offset = 1, .scale = tq2_0_scale)
+UNIT_KIND(iq2_xxs, 256, .q = iq2_xxs_q, .sgn = iq2_xxs_sgn, .sign = iq2_xxs_sign, .scale = iq2_xxs_scale)
+UNIT_KIND(iq2_xs, 256, .q = iq2_xs_q, .sgn = iq2_xs_sgn, .sign = iq2_xs_sign, .scale16 = iq2_xs_scale16)
+UNIT_KIND(iq2_s, 256, .q = iq2_s_q, .sgn = iq2_s_sgn, .sign = iq2_s_sign, .scale16 = iq2_s_scale16)
+UNIT_KIND(iq3_xxs, 256, .q = iq3_xxs_q, .sgn = iq3_xxs_sgn, .sign = iq3_xxs_sign, .scale = iq3_xxs_scale)
+UNIT_KIND(iq3_s, 256, .q = iq3_s_q, .sgn = iq3_s_sgn, .sign = iq3_s_sign, .scale = iq3_s_scale)
+UNIT_KIND(iq1_s, 256, .v = iq1_s_v, .scale = iq1_s_scale)
+UNIT_KIND(iq1_m, 256, .v = iq1_m_v, .scale16 = iq1_m_scale16)
+UNIT_KIND(iq4_xs, 256, .v = iq4_xs_v, .scale = iq4_xs_scale)
 #endif

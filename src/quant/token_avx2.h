@@ -1,9 +1,30 @@
-/* Small pieces that the kernels of both instruction sets share: scales in half order (unpack_avx2.h), trees
- * of sums. */
-#ifndef MICA_QUANT_SIMD_AVX2_H
-#define MICA_QUANT_SIMD_AVX2_H
+/* What the token role is made of on AVX2 and AVX-512 alike: rows of activations, segments, trees of sums. */
+#ifndef MICA_QUANT_TOKEN_AVX2_H
+#define MICA_QUANT_TOKEN_AVX2_H
 
+#include "quant/quant_int.h"
+#include "quant/unit_avx2.h"
 #include "quant/unpack_avx2.h"
+
+enum { SEGMENT_UNITS = 16 };
+
+/* ---- activations ------------------------------------------------------------------------------------ */
+
+/* One row of activations from some block on. */
+typedef struct act_at {
+    const int8_t *q;
+    const float *d, *s, *s16;
+} act_at;
+
+SIMD act_at act_row(const quant_act *a, uint32_t row, uint32_t col) {
+    size_t at = (size_t)row * a->ld + col;
+    return (act_at){a->q + at, a->d + at / 32, a->s + at / 32, a->s16 + at / 16};
+}
+SIMD act_at act_skip(act_at a, size_t n_unit) {
+    return (act_at){a.q + 256 * n_unit, a.d + 8 * n_unit, a.s + 8 * n_unit, a.s16 + 16 * n_unit};
+}
+
+/* ---- vectors ---------------------------------------------------------------------------------------- */
 
 /* The bytes that a kernel will want some units from now. A stream of rows is one run of memory to the
  * processor's own prefetcher, but that one stops at each 4 KiB page. */
@@ -59,10 +80,28 @@ SIMD __m256 min16_add(__m256 acc, const __m256 m[2], const float *s16) {
     return _mm256_fmadd_ps(_mm256_permute2f128_ps(m[0], m[1], 0x31), s_second, acc);
 }
 
+/* Minima of n blocks times sums of activations; lanes past n stay. */
+SIMD __m256 min_add(__m256 acc, __m256 m, const float *s, int n) {
+    __m256 r = _mm256_fmadd_ps(m, lanes_load(s, n), acc);
+    return n == 8 ? r : _mm256_blendv_ps(acc, r, lanes_below(n));
+}
+
+/* ---- trees ------------------------------------------------------------------------------------------ */
+
 /* (0 + 1) + (2 + 3) */
 SIMD float quad_tree(__m128 v) {
     v = _mm_hadd_ps(v, v);
     return _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)));
+}
+
+/* Rule 3, sums of blocks 2k and 2k + 1 in pair[k]: groups at distance 1, 2, 4, then k at distance 1, 2. */
+SIMD float pairs_tree(const __m256 pair[4]) {
+    __m256 q = _mm256_hadd_ps(_mm256_hadd_ps(pair[0], pair[1]), _mm256_hadd_ps(pair[2], pair[3]));
+    return quad_tree(_mm_add_ps(_mm256_castps256_ps128(q), _mm256_extractf128_ps(q, 1)));
+}
+/* The same for minima, lanes: block mod 8. */
+SIMD float mins_tree(__m256 m) {
+    return quad_tree(_mm_hadd_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1)));
 }
 
 /* The 64 accumulators of rule 5, in order, at distance 1, 2, 4, 8, 16, 32. */
@@ -73,4 +112,34 @@ SIMD float float_tree64(const __m256 acc[8]) {
     __m128 hi = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     return quad_tree(lo) + quad_tree(hi);
 }
+/* ---- weights ---------------------------------------------------------------------------------------- */
+
+/* A segment of a weight row, unpacked. */
+typedef struct segment {
+    quant_unit unit[SEGMENT_UNITS];
+    int n_unit, n_tail; // whole units, blocks after them
+} segment;
+
+SIMD void segment_unpack(segment *g, const quant_unit_type *t, const uint8_t *p, uint32_t n_col) {
+    g->n_unit = (int)(n_col / 256);
+    g->n_tail = (int)(n_col % 256 / 32);
+    for (int iu = 0; iu < g->n_unit; iu++, p += t->bytes) {
+        prefetch(p, t->bytes);
+        t->unpack(&g->unit[iu], p, 8);
+    }
+    if (g->n_tail) t->unpack(&g->unit[g->n_unit], p, g->n_tail);
+}
+
+/* What a type has besides signed bytes and scales. Weights with minima are not negative. */
+typedef enum unit_form { FORM_SIGNED, FORM_MIN, FORM_MIN16 } unit_form;
+
+typedef struct token_job {
+    float *y;
+    size_t ld_y;
+    const uint8_t *w;
+    size_t row_bytes;
+    const quant_act *a;
+    uint32_t act0, n_act, n_row, n_col;
+} token_job;
+
 #endif
