@@ -84,10 +84,10 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libmica.a Makefile
 
 # AVX-512 sources over emulated intrinsics: tested where no processor has them. Named first, the linker takes these.
 EMU512 := $(patsubst src/quant/%.c,$(BUILD)/tests/quant/emu/%.o,$(wildcard src/quant/*_avx512.c))
-$(BUILD)/tests/quant/emu/%.o: src/quant/%.c tests/quant/emu512.h Makefile
+$(BUILD)/tests/quant/emu/%.o: src/quant/%.c tests/quant/emu512_avx2.h Makefile
 	@mkdir -p $(@D)
 	@echo "  CC  $< (emulated)"
-	@$(CC) $(CFLAGS_ALL) -O1 -g0 $(ISA_AVX2) -DQUANT_ROLLED -include tests/quant/emu512.h -MMD -MP -c $< -o $@
+	@$(CC) $(CFLAGS_ALL) -O1 -g0 $(ISA_AVX2) -DQUANT_ROLLED -include tests/quant/emu512_avx2.h -MMD -MP -c $< -o $@
 $(BUILD)/tests/quant/t_quant_emu512: tests/quant/t_quant_emu512.c $(EMU512) $(BUILD)/libmica.a Makefile
 	@mkdir -p $(@D)
 	@echo "  CC  $<"

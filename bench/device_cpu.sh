@@ -2,7 +2,7 @@
 # The CPU products on another machine: bits of every table against the scalar definition, then speed.
 #   bench/device_cpu.sh pack [DIR]   here: build and put programs and every library they need into DIR
 #   bench/device_cpu.sh run  [DIR]   there: test, measure; the log goes to stdout (and to $OUT/device_cpu.log)
-# DIR (default build/device_cpu) is self-contained: nothing needs to be installed there, not even the same libc.
+# DIR (default build/device_cpu) is self-contained: nothing needs to be installed there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-run} dir=${2:-build/device_cpu}
@@ -12,7 +12,8 @@ pack() {
     rm -rf "$dir"
     mkdir -p "$dir"
     cp build/tests/quant/t_quant_isa build/bench/quant_bench "$dir"
-    ldd build/tests/quant/t_quant_isa build/bench/quant_bench | grep -o '/[^ ]*\.so[^ ]*' | sort -u | xargs -I{} cp -L {} "$dir"
+    ldd build/tests/quant/t_quant_isa build/bench/quant_bench | grep -o '/[^ ]*\.so[^ ]*' | sort -u |
+        xargs -I{} cp -L {} "$dir"
     du -sh "$dir"
 }
 

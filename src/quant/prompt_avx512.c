@@ -69,8 +69,22 @@ SIMD void sums_get(__m512i sum[PANELS][TILE], const tile *t, int is, const core_
     }
 }
 
+/* Sub-block is of activation row a, added to its outputs. */
+SIMD void sums_add(__m512 y[PANELS][TILE], __m512i sum[PANELS][TILE], const tile *t, int is,
+                   const core_kind k, int a) {
+    __m512 d = _mm512_set1_ps(t->d[a][is / k.n_sub]);
+    UNROLL
+    for (int r = 0; r < k.n_panel; r++) {
+        __m512 f = _mm512_sub_ps(_mm512_castsi512_ps(sum[r][a]), _mm512_set1_ps(0x1.8p23f));
+        y[r][a] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(t->w[r].scale[is]), d), f, y[r][a]);
+        if (k.has_min) {
+            __m512 s = _mm512_set1_ps(t->s[a][is]);
+            y[r][a] = _mm512_fmadd_ps(_mm512_load_ps(t->w[r].min[is]), s, y[r][a]);
+        }
+    }
+}
+
 SIMD void core_run(const tile *t, const core_kind k) {
-    const __m512 magic = _mm512_set1_ps(0x1.8p23f);
     __m512 y[PANELS][TILE];
     UNROLL
     for (int r = 0; r < k.n_panel; r++) {
@@ -81,18 +95,7 @@ SIMD void core_run(const tile *t, const core_kind k) {
         __m512i sum[PANELS][TILE];
         sums_get(sum, t, is, k);
         UNROLL
-        for (int a = 0; a < k.n_act; a++) {
-            __m512 d = _mm512_set1_ps(t->d[a][is / k.n_sub]);
-            UNROLL
-            for (int r = 0; r < k.n_panel; r++) {
-                __m512 f = _mm512_sub_ps(_mm512_castsi512_ps(sum[r][a]), magic);
-                y[r][a] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(t->w[r].scale[is]), d), f, y[r][a]);
-                if (k.has_min) {
-                    y[r][a] = _mm512_fmadd_ps(_mm512_load_ps(t->w[r].min[is]), _mm512_set1_ps(t->s[a][is]),
-                                              y[r][a]);
-                }
-            }
-        }
+        for (int a = 0; a < k.n_act; a++) sums_add(y, sum, t, is, k, a);
     }
     UNROLL
     for (int r = 0; r < k.n_panel; r++) {
@@ -110,8 +113,8 @@ typedef void core_fn(const tile *t);
     }
 #define CORE_FNS(n_sub, min)                                                                                 \
     CORE_FN(n_sub, min, 1, 1)                                                                                \
-    CORE_FN(n_sub, min, 1, 2) CORE_FN(n_sub, min, 1, 6) CORE_FN(n_sub, min, 2, 1) CORE_FN(n_sub, min, 2, 2)  \
-        CORE_FN(n_sub, min, 2, 6)
+    CORE_FN(n_sub, min, 1, 2)                                                                                \
+    CORE_FN(n_sub, min, 1, 6) CORE_FN(n_sub, min, 2, 1) CORE_FN(n_sub, min, 2, 2) CORE_FN(n_sub, min, 2, 6)
 CORE_FNS(1, 0)
 CORE_FNS(1, 1)
 CORE_FNS(2, 0)

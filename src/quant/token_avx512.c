@@ -56,21 +56,30 @@ SIMD float token_sum_tree(const token_sum *t, bool has_min) {
     return has_min ? sum - mins_tree(t->min) : sum;
 }
 
-/* acc + scale * sum; when n says that only the pair's first block exists, its lanes alone. */
-SIMD __m512 pair_add(__m512 acc, __m512 scale, __m512i sum, int k, int n) {
-    if (2 * k + 1 < n) return _mm512_fmadd_ps(scale, float_of_magic(sum), acc);
+/* Pair i of a unit of which n blocks exist. */
+typedef struct pair_at {
+    int i, n;
+} pair_at;
+SIMD bool pair_whole(pair_at at) {
+    return 2 * at.i + 1 < at.n;
+}
+
+/* acc + scale * sum; in a pair with one block, its lanes alone. */
+SIMD __m512 pair_add(__m512 acc, __m512 scale, __m512i sum, pair_at at) {
+    if (pair_whole(at)) return _mm512_fmadd_ps(scale, float_of_magic(sum), acc);
     return _mm512_mask3_fmadd_ps(scale, float_of_magic(sum), acc, 0x00FF);
 }
 
 /* Activations of a pair. */
-SIMD __m512i pair_load(const int8_t *q, int k, int n) {
-    return 2 * k + 1 < n ? load512(q + 64 * k) : _mm512_maskz_loadu_epi8(0xFFFFFFFF, q + 64 * k);
+SIMD __m512i pair_load(const int8_t *q, pair_at at) {
+    q += 64 * at.i;
+    return pair_whole(at) ? load512(q) : _mm512_maskz_loadu_epi8(0xFFFFFFFF, q);
 }
 
 /* Bytes of a pair, unsigned; see the head for what to take off their products. */
-SIMD __m512i pair_weights(const unit_kind k, const uint8_t *p, int i, int n) {
+SIMD __m512i pair_weights(const unit_kind k, const uint8_t *p, pair_at at) {
     unit_q_fn *get = k.v ? k.v : k.q;
-    __m512i w = join(get(p, 2 * i), 2 * i + 1 < n ? get(p, 2 * i + 1) : _mm256_setzero_si256());
+    __m512i w = join(get(p, 2 * at.i), pair_whole(at) ? get(p, 2 * at.i + 1) : _mm256_setzero_si256());
     return k.v ? _mm512_xor_si512(w, _mm512_set1_epi8(-128)) : w;
 }
 
@@ -94,29 +103,33 @@ SIMD __m256 unit_min_add(__m256 acc, const unit_kind k, const uint8_t *p, act_at
 
 enum { FLIGHT = 2 };
 
+/* Pair i of a unit, n blocks of it there, of each row; scale is that of the units. */
+SIMD void flight_pair_add(token_sum t[FLIGHT], const unit_kind k, const uint8_t *const p[FLIGHT], __m512i x,
+                          const __m512 scale[FLIGHT], pair_at at) {
+    const int offset = k.v ? 128 : k.offset;
+    __m512i start = _mm512_set1_epi32(MAGIC);
+    if (offset) {
+        __m512i off = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8((char)offset), x);
+        start = _mm512_sub_epi32(start, off);
+    }
+    UNROLL
+    for (int r = 0; r < FLIGHT; r++) {
+        __m512i xs = x;
+        if (k.sign) xs = _mm512_mask_sub_epi8(x, k.sign(p[r], at.i), _mm512_setzero_si512(), x);
+        __m512i sum = _mm512_dpbusd_epi32(start, pair_weights(k, p[r], at), xs);
+        t[r].acc[at.i] = pair_add(t[r].acc[at.i], pair_scale(scale[r], at.i, k.scale16 != NULL), sum, at);
+    }
+}
+
 /* n blocks of a unit of each row. */
 SIMD void unit_add(token_sum t[FLIGHT], const unit_kind k, const uint8_t *const p[FLIGHT], act_at a, int n) {
-    const int offset = k.v ? 128 : k.offset;
-    const __m512i magic = _mm512_set1_epi32(MAGIC);
     __m512 scale[FLIGHT];
     UNROLL
     for (int r = 0; r < FLIGHT; r++) scale[r] = unit_scales(k, p[r], a.d, n);
     UNROLL
     for (int i = 0; i < 4; i++) {
-        if (2 * i < n) {
-            __m512i x = pair_load(a.q, i, n), start = magic;
-            if (offset) {
-                __m512i off = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8((char)offset), x);
-                start = _mm512_sub_epi32(magic, off);
-            }
-            UNROLL
-            for (int r = 0; r < FLIGHT; r++) {
-                __m512i xs = x;
-                if (k.sign) xs = _mm512_mask_sub_epi8(x, k.sign(p[r], i), _mm512_setzero_si512(), x);
-                __m512i sum = _mm512_dpbusd_epi32(start, pair_weights(k, p[r], i, n), xs);
-                t[r].acc[i] = pair_add(t[r].acc[i], pair_scale(scale[r], i, k.scale16 != NULL), sum, i, n);
-            }
-        }
+        pair_at at = {i, n};
+        if (2 * i < n) flight_pair_add(t, k, p, pair_load(a.q, at), scale, at);
     }
     UNROLL
     for (int r = 0; r < FLIGHT; r++) {
@@ -196,13 +209,14 @@ SIMD void unpacked_add(token_sum *t, const segment_start *s, int iu, act_at a, u
     UNROLL
     for (int i = 0; i < 4; i++) {
         if (2 * i < n) {
-            __m512i w = load512(u->q + 64 * i), x = pair_load(a.q, i, n), sum;
+            pair_at at = {i, n};
+            __m512i w = load512(u->q + 64 * i), x = pair_load(a.q, at), sum;
             if (form == FORM_SIGNED) {
                 sum = _mm512_dpbusd_epi32(s->start[iu][i], _mm512_xor_si512(x, _mm512_set1_epi8(-128)), w);
             } else {
                 sum = _mm512_dpbusd_epi32(_mm512_set1_epi32(MAGIC), w, x);
             }
-            t->acc[i] = pair_add(t->acc[i], pair_scale(scale, i, true), sum, i, n);
+            t->acc[i] = pair_add(t->acc[i], pair_scale(scale, i, true), sum, at);
         }
     }
     if (form == FORM_MIN) t->min = min_add(t->min, _mm256_load_ps(u->min), a.s, n);

@@ -2,8 +2,8 @@
  * files are tested bit for bit on processors without AVX-512: the test is linked with copies compiled with
  * this header in front. Written from the documented meaning of each instruction, lane by lane; aligned
  * accesses are checked. */
-#ifndef MICA_TESTS_EMU512_H
-#define MICA_TESTS_EMU512_H
+#ifndef MICA_TESTS_EMU512_AVX2_H
+#define MICA_TESTS_EMU512_AVX2_H
 
 #include <immintrin.h>
 #include <stdint.h>
