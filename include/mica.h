@@ -104,7 +104,8 @@ typedef struct mica_model_info {
     uint32_t n_expert, n_expert_used;
     uint64_t weights_bytes, kv_bytes, scratch_bytes; // as planned, and as taken
     int32_t bos, eos;               // -1: none
-    bool has_template, has_draft, has_thinking;
+    bool has_template, has_draft;
+    const char *think_begin, *think_end; // marks around thinking in generated text ("<think>"); NULL: it does not think
     mica_sampling sampling;         // defaults: the file's own where it states them, else temperature 0.8, top_k 40, ...
 } mica_model_info;
 MICA_API void mica_model_get_info(const mica_model *m, mica_model_info *out);
@@ -134,7 +135,8 @@ typedef struct mica_chat_options {
 MICA_API mica_status mica_encode_chat(const mica_model *m, const char *messages_json, const mica_chat_options *opt,
                                       mica_ids *out, char **prompt_text, mica_error *err);
 
-/* Whole UTF-8 out of tokens: bytes of a cut character are held back until its rest comes. */
+/* Whole UTF-8 out of tokens: bytes of a cut character are held back until its rest comes. special: control tokens show
+ * their names, which the marks around thinking may be. */
 typedef struct mica_text_stream mica_text_stream;
 MICA_API mica_status mica_text_stream_new(mica_text_stream **out, const mica_model *m, bool special, mica_error *err);
 /* Gives the text that became complete with this token, borrowed until the next call, "" when none. */

@@ -1,6 +1,6 @@
 /* The splitter is a walk through five states, forwards only: a turn thinks at its start or not at all.
  *
- *     START --<think>--> LEAD --text--> THINKING --</think>--> GAP --text--> ANSWER
+ *     START --begin---> LEAD --text--> THINKING --end--> GAP --text--> ANSWER
  *       \----------------------- any other text --------------------------->/
  *
  * Stop strings are looked for in the answer alone: a "\n\n" meant to end the answer must not end it inside
@@ -13,13 +13,10 @@
 
 enum { STATE_START, STATE_LEAD, STATE_THINKING, STATE_GAP, STATE_ANSWER };
 
-static const char g_open[] = "<think>", g_close[] = "</think>";
-
 /* The length of the longest end of text[0..n) that is a proper prefix of `word`. */
-static size_t prefix_at_end(const char *text, size_t n, const char *word) {
-    const size_t n_word = strlen(word);
-    size_t k = n < n_word - 1 ? n : n_word - 1;
-    while (k > 0 && memcmp(text + n - k, word, k) != 0) k--;
+static size_t prefix_at_end(const char *text, size_t n, slice word) {
+    size_t k = n < word.n - 1 ? n : word.n - 1;
+    while (k > 0 && memcmp(text + n - k, word.p, k) != 0) k--;
     return k;
 }
 
@@ -41,7 +38,7 @@ bool stopper_put(stopper *s, const char *text, size_t n, slice *out) {
             first = at;
             first_end = at + len;
         }
-        const size_t k = prefix_at_end(s->held.p, s->held.n, s->stops[i]);
+        const size_t k = prefix_at_end(s->held.p, s->held.n, slice_of(s->stops[i]));
         if (k > keep) keep = k;
     }
     *out = (slice){s->held.p, first ? (size_t)(first - s->held.p) : s->held.n - keep};
@@ -75,37 +72,46 @@ static size_t white_space(const char *p, size_t n) {
     return k;
 }
 
+static size_t trimmed(const char *p, size_t n) {
+    while (n > 0 && strchr(" \t\r\n", p[n - 1]) && p[n - 1]) n--;
+    return n;
+}
+
+/* In STATE_START: is it the opening mark, any other text, or too early to say? */
+static size_t step_start(reply *r, const char *p, size_t n, size_t lead) {
+    const slice text = {p + lead, n - lead};
+    if (slice_starts(text, r->think_begin)) {
+        give(r, PART_MARK, p, lead + r->think_begin.n);
+        r->state = STATE_LEAD;
+        return lead + r->think_begin.n;
+    }
+    if (!slice_starts(r->think_begin, text)) r->state = STATE_ANSWER;
+    return 0;
+}
+
+static size_t step_thinking(reply *r, const char *p, size_t n) {
+    const char *close = memmem(p, n, r->think_end.p, r->think_end.n);
+    size_t n_text = close ? (size_t)(close - p) : n - prefix_at_end(p, n, r->think_end);
+    n_text = trimmed(p, n_text); // white space before the mark belongs to it
+    give(r, PART_THINKING, p, n_text);
+    if (!close) return n_text;
+    const size_t n_all = (size_t)(close - p) + r->think_end.n;
+    give(r, PART_MARK, p + n_text, n_all - n_text);
+    r->state = STATE_GAP;
+    return n_all;
+}
+
 /* One step on the bytes held; returns how many it used up. 0: it needs more text. */
 static size_t step(reply *r, const char *p, size_t n) {
-    const size_t n_open = sizeof g_open - 1, n_close = sizeof g_close - 1;
     const size_t lead = white_space(p, n);
-    const char *close;
-    size_t keep;
     switch (r->state) {
-    case STATE_START:
-        if (n - lead >= n_open && memcmp(p + lead, g_open, n_open) == 0) {
-            give(r, PART_MARK, p, lead + n_open);
-            r->state = STATE_LEAD;
-            return lead + n_open;
-        }
-        if (n - lead < n_open && memcmp(p + lead, g_open, n - lead) == 0) return 0;
-        r->state = STATE_ANSWER;
-        return 0;
+    case STATE_START: return step_start(r, p, n, lead);
     case STATE_LEAD:
     case STATE_GAP:
         give(r, PART_MARK, p, lead);
         if (lead < n) r->state = r->state == STATE_LEAD ? STATE_THINKING : STATE_ANSWER;
         return lead;
-    case STATE_THINKING:
-        close = memmem(p, n, g_close, n_close);
-        keep = close ? 0 : prefix_at_end(p, n, g_close);
-        n = close ? (size_t)(close - p) : n - keep;
-        while (n > 0 && strchr(" \t\r\n", p[n - 1])) n--; // white space before the mark belongs to it
-        give(r, PART_THINKING, p, n);
-        if (!close) return n;
-        give(r, PART_MARK, p + n, (size_t)(close - p) - n + n_close);
-        r->state = STATE_GAP;
-        return (size_t)(close - p) + n_close;
+    case STATE_THINKING: return step_thinking(r, p, n);
     default: give_answer(r, p, n); return n;
     }
 }
@@ -131,12 +137,20 @@ bool reply_put_text(reply *r, const char *text, size_t n) {
 
 /* ---- From tokens ---- */
 
+static slice mark_of(const char *text) {
+    return text ? (slice){text, trimmed(text, strlen(text))} : (slice){"", 0};
+}
+
 mica_status reply_init(reply *r, const reply_options *opt, mica_error *err) {
-    *r = (reply){.split = !opt->raw,
-                 .stop = {.stops = opt->stops, .n_stop = opt->n_stop},
-                 .sink = opt->sink,
-                 .user = opt->user};
-    return mica_text_stream_new(&r->text, opt->model, false, err);
+    mica_model_info info;
+    mica_model_get_info(opt->model, &info);
+    *r = (reply){.stop = {.stops = opt->stops, .n_stop = opt->n_stop}, .sink = opt->sink, .user = opt->user};
+    if (!opt->raw) {
+        r->think_begin = mark_of(info.think_begin);
+        r->think_end = mark_of(info.think_end);
+    }
+    // The marks may be control tokens, which text leaves out otherwise.
+    return mica_text_stream_new(&r->text, opt->model, r->think_begin.n > 0, err);
 }
 
 void reply_fini(reply *r) {
@@ -146,18 +160,21 @@ void reply_fini(reply *r) {
     *r = (reply){0};
 }
 
+static bool ends_with(slice text, slice end) {
+    return text.n >= end.n && memcmp(text.p + text.n - end.n, end.p, end.n) == 0;
+}
+
 void reply_begin(reply *r, const char *prompt) {
+    const bool split = r->think_begin.n > 0 && r->think_end.n > 0;
     strbuf_clear(&r->held);
     strbuf_clear(&r->stop.held);
     r->stopped = false;
-    r->state = r->split ? STATE_START : STATE_ANSWER;
-    if (!r->split || !prompt) return;
-    size_t n = strlen(prompt);
-    while (n > 0 && strchr(" \t\r\n", prompt[n - 1])) n--;
-    const size_t n_open = sizeof g_open - 1, n_close = sizeof g_close - 1;
-    if (n >= n_open && memcmp(prompt + n - n_open, g_open, n_open) == 0)
+    r->state = split ? STATE_START : STATE_ANSWER;
+    if (!split || !prompt) return;
+    const slice given = {prompt, trimmed(prompt, strlen(prompt))};
+    if (ends_with(given, r->think_begin))
         r->state = STATE_LEAD;
-    else if (n >= n_close && memcmp(prompt + n - n_close, g_close, n_close) == 0)
+    else if (ends_with(given, r->think_end))
         r->state = STATE_GAP;
 }
 

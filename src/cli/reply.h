@@ -17,7 +17,7 @@
 typedef enum reply_part {
     PART_ANSWER,
     PART_THINKING,
-    PART_MARK, // <think>, </think> and white space around them
+    PART_MARK, // the marks around thinking, and white space around them
 } reply_part;
 
 typedef void reply_sink(void *user, reply_part part, const char *text, size_t n);
@@ -34,7 +34,8 @@ bool stopper_put(stopper *s, const char *text, size_t n, slice *out);
 
 typedef struct reply {
     mica_text_stream *text; // owned
-    bool split;             // tell thinking apart; false for raw text
+    slice think_begin,
+        think_end; // borrowed, without white space at their ends; n 0: thinking is not told apart
     int state;
     strbuf held; // of the splitter: could still become a mark, or white space that may belong to one
     stopper stop;

@@ -67,7 +67,7 @@ static mica_status template_flags(talk *t, const options *o, mica_error *err) {
     t->raw = o->raw;
     if (o->raw && flag) return fail(err, MICA_E_ARG, "%s: --raw has no chat template to hand it to", flag);
     if (!o->raw) TRY(check_template(t, err));
-    if (o->think && !t->model->info.has_thinking)
+    if (o->think && !t->model->info.think_begin)
         term_note("--think: this model's template knows no thinking");
     return MICA_OK;
 }

@@ -102,7 +102,11 @@ static void fill_info(mica_model *m, const engine_config *c) {
     i->bos = text_vocab_special(m->vocab, TEXT_BOS);
     i->eos = text_vocab_special(m->vocab, TEXT_EOS);
     i->has_template = chat_template_check(m->chat, NULL) == MICA_OK;
-    i->has_thinking = i->has_template && chat_template_abilities(m->chat, false)->format.think_begin != NULL;
+    if (i->has_template) {
+        const chat_format *format = &chat_template_abilities(m->chat, false)->format;
+        i->think_begin = format->think_begin;
+        i->think_end = format->think_end;
+    }
     default_sampling(&i->sampling, m->g);
     if (!m->e) return;
     const model_shape *s = engine_shape(m->e);

@@ -29,7 +29,12 @@ static void run_case(const one_case *c, size_t n) {
     heard h = {0};
     size_t n_stop = 0;
     while (n_stop < 3 && c->stops[n_stop]) n_stop++;
-    reply r = {.split = !c->raw, .stop = {.stops = c->stops, .n_stop = n_stop}, .sink = hear, .user = &h};
+    const bool gemma = c->prompt && strchr(c->prompt, '|'); // marks of another family
+    reply r = {.stop = {.stops = c->stops, .n_stop = n_stop}, .sink = hear, .user = &h};
+    if (!c->raw) {
+        r.think_begin = slice_of(gemma ? "<|channel>thought" : "<think>");
+        r.think_end = slice_of(gemma ? "<channel|>" : "</think>");
+    }
     reply_begin(&r, c->prompt);
     bool more = true;
     for (const char *p = c->text; *p && more;) {
@@ -78,6 +83,11 @@ static void test_thinking_is_told_apart(void **state) {
          .text = "<think>\xE6\xA8\xA1\xE5\x9E\x8B</think>\xC3\xA9",
          .answer = "\xC3\xA9",
          .thinking = "\xE6\xA8\xA1\xE5\x9E\x8B"},
+        {.prompt = "<|turn>model\n",
+         .text = "<|channel>thought\nOne.\n<channel|>Hi <think>",
+         .answer = "Hi <think>",
+         .thinking = "One."},
+        {.prompt = "<|channel>thought\n<channel|>", .text = "Hi", .answer = "Hi", .thinking = ""},
         {.text = "<think>a</think> b", .answer = "<think>a</think> b", .thinking = "", .raw = true},
     };
     run_cases(cases, sizeof cases / sizeof cases[0]);
