@@ -66,8 +66,8 @@ stage_syntax() { make -k -s -j"$JOBS" syntax CC=clang BUILD=build-clang; }
 stage_lint() { make -s lint; }
 stage_unit() { tests/run_unit.sh build; }
 
-# run_scripts KIND BUILD: the lines of tests/scripts.txt of one kind, as many at a time as there are processors. A
-# script that prints no closing line is one failure.
+# run_scripts KIND BUILD: the lines of tests/scripts.txt of one kind, one for each processor at a time.
+# A script that prints no closing line is one failure.
 run_scripts() {
     local kind command n=0 rc=0 i out=build/test/$1-${2//\//_}
     rm -rf "$out" && mkdir -p "$out" || return 1

@@ -72,7 +72,7 @@ void interrupt_install(void) {
 }
 
 void interrupt_set_mode(interrupt_mode mode) {
-    g_mode = mode;
+    g_mode = (sig_atomic_t)mode;
 }
 
 mica_cancel_flag *interrupt_flag(void) {
