@@ -297,13 +297,21 @@ static bool read_gemma(answer_call *c, slice body) {
 
 /* ---- all ---- */
 
-bool answer_call_read(answer_call *c, chat_family family, slice body, const json_t *tools) {
+static bool read_family(answer_call *c, chat_family family, slice body, const json_t *tools) {
     switch (family) {
     case CHAT_HERMES: return read_object(c, body);
     case CHAT_QWEN_XML: return read_xml(c, body, tools);
     case CHAT_GEMMA4: return read_gemma(c, body);
     default: return false;
     }
+}
+
+/* What was put together here is judged as strictly as what came as JSON: keys given twice, or with a NUL, are
+ * no call. */
+bool answer_call_read(answer_call *c, chat_family family, slice body, const json_t *tools) {
+    if (!read_family(c, family, body, tools)) return false;
+    return family == CHAT_HERMES || c->arguments.failed ||
+           is_json((slice){c->arguments.p, c->arguments.n}, JSON_IN_OBJECT);
 }
 
 bool answer_call_read_bare(answer_call *c, slice *text) {

@@ -62,6 +62,9 @@ typedef struct jinja_options {
     const char *const *role; // borrowed for the call
     size_t n_role;
     int64_t now_s; // seconds since 1970 that strftime_now shows (in local time); 0: the clock
+    // smaller bounds than JINJA_MAX_STEPS and JINJA_MAX_MEMORY; 0: those
+    uint64_t max_steps;
+    size_t max_memory_bytes;
 } jinja_options;
 
 typedef struct jinja_output {

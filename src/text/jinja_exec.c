@@ -564,12 +564,9 @@ mica_status jinja_render(jinja_output *out, const jinja_template *t, const json_
                          const jinja_options *opt, mica_error *err) {
     mica_status st;
     jtext text = {0};
-    jr r = {.t = t,
-            .opt = opt,
-            .err = err,
-            .out = &text,
-            .seed = clock_ns(),
-            .arena.limit_bytes = JINJA_MAX_MEMORY};
+    size_t max_bytes = opt && opt->max_memory_bytes ? opt->max_memory_bytes : JINJA_MAX_MEMORY;
+    jr r = {.t = t, .opt = opt, .err = err, .out = &text, .seed = clock_ns(), .arena.limit_bytes = max_bytes};
+    r.max_steps = opt && opt->max_steps ? opt->max_steps : JINJA_MAX_STEPS;
     *out = (jinja_output){0};
     // numbers and dates are printed as in the C locale, whatever the program around has set
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);

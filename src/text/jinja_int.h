@@ -412,7 +412,7 @@ struct jr {
     const jinja_options *opt;
     mica_error *err; // may be NULL
     jarena arena;
-    uint64_t steps, seed;
+    uint64_t steps, max_steps, seed;
     int line;  // of the node in work
     int depth; // of the C recursion
     int calls; // macros in macros

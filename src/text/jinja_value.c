@@ -57,7 +57,7 @@ void *jr_take(jr *r, size_t n_bytes) {
 /* ---- failures ---- */
 
 mica_status jr_nomem(jr *r) {
-    if (r->arena.over) return jr_fail(r, "more than %d MiB of memory", JINJA_MAX_MEMORY >> 20);
+    if (r->arena.over) return jr_fail(r, "more than %zu MiB of memory", r->arena.limit_bytes >> 20);
     return fail(r->err, MICA_E_NOMEM, "chat template: out of memory after %zu bytes", r->arena.used_bytes);
 }
 
@@ -85,7 +85,7 @@ mica_status jr_unsupported(jr *r, const char *fmt, ...) {
 
 mica_status jr_charge(jr *r, size_t n) {
     r->steps += n / 64;
-    if (r->steps > JINJA_MAX_STEPS) return jr_fail(r, "more than %d steps", JINJA_MAX_STEPS);
+    if (r->steps > r->max_steps) return jr_fail(r, "more than %llu steps", (unsigned long long)r->max_steps);
     return MICA_OK;
 }
 

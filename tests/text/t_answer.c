@@ -179,6 +179,12 @@ static void test_xml_calls(void **state) {
           "call{0 g {\"x\": \"not json\", \"y\": null}}");
     READS(&r, "<tool_call>\n<function=g>\n<parameter=x>\n1\n</parameter>\n</function>",
           "call{0 g {\"x\": 1}}");
+    const char *twice = "<tool_call>\n<function=g>\n<parameter=x>\n1\n</parameter>\n<parameter=x>\n2\n</"
+                        "parameter>\n</function>\n"
+                        "</tool_call>";
+    char want[256];
+    snprintf(want, sizeof want, "text{%s}", twice);
+    READS(&r, twice, want); // no JSON object has a key twice
     READS(&r, "<tool_call>\n<fun>\n</tool_call> x", "text{<tool_call>\n<fun>\n</tool_call> x}");
     READS(&r, "<tool_call>\n<function=>\n</function></tool_call>",
           "text{<tool_call>\n<function=>\n</function></tool_call>}");
