@@ -22,8 +22,10 @@ enum {
     V_STEP = 4 * VW,               // values of a key or value row handled together
     AT_STEP = VW / 8,              // positions in one v_red4
     SCORE_LD = KV_PAGE + ATTN_PAD,
-    TILE_Q = VW == 16 ? 4 : 3, // queries of one pass over values
-    TILE_AT = 2                // positions of one pass over transposed queries
+    GROUP = 2 * VW,           // queries of the second way that are handled together
+    TILE_AT = 4,              // positions of one pass over transposed queries
+    TILE_Q = 4,               // queries of one pass over values
+    TILE_V = VW == 16 ? 4 : 2 // vectors of values in it: 8 sums are enough for two units of 4 cycles
 };
 
 INLINE vf v_kv(const void *p, size_t i, kv_type type) {
@@ -235,7 +237,7 @@ static void attn_block_few(attn_tile *t, const attn_block *b) {
     }
 }
 
-/* ---- many queries ----------------------------------------------------------------------------- */
+/* ---- many queries ------------------------------------------------------------------------------ */
 
 /* Part of a block's rows as floats: dimensions [j, j + w), zeros past d. */
 typedef struct slab {
@@ -246,10 +248,16 @@ typedef struct slab {
 } slab;
 
 INLINE void slab_fill_typed(const slab *s, kv_type type) {
+    uint32_t whole = s->j + s->w <= s->d ? s->w : s->d - s->j;
+    whole -= whole % 32;
     for (uint32_t i = 0; i < s->n; i++) {
         const void *row = kv_row(s->base, s->at[i], s->d, type);
         float *x = s->x + (size_t)i * s->w;
-        for (uint32_t j = 0; j < s->w; j += VW) v_store(x + j, v_kv_at(row, s->j + j, s->d, type));
+        uint32_t j = 0;
+        for (; j < whole; j += 32) {
+            UNROLL for (uint32_t k = 0; k < 32; k += VW) v_store(x + j + k, v_kv(row, s->j + j + k, type));
+        }
+        for (; j < s->w; j += VW) v_store(x + j, v_kv_at(row, s->j + j, s->d, type));
     }
 }
 
@@ -262,153 +270,199 @@ static void slab_fill(const slab *s, kv_type type) {
         slab_fill_typed(s, KV_F32);
 }
 
-/* Sums of nv vectors of queries times na positions, [na, nv]: partial sums of 32, or trees over some of them.
- */
+/* Sums of nv vectors of queries times TILE_AT positions: partial sums of 32, or trees over some of them. */
 typedef struct sums {
-    vf s[4];
+    vf s[TILE_AT][2];
 } sums;
 
 typedef struct scores_at {
-    const float *q; // [terms * 32, ld_q]: dimension by query, from this vector of queries on
-    const float *k; // [na, ld_k]
-    uint32_t ld_q, ld_k;
+    const float *q; // [terms * 32, GROUP]
+    const float *k; // [TILE_AT, terms * 32]
+    uint32_t terms;
 } scores_at;
 
-INLINE sums sums_add(sums a, sums b, uint32_t n) {
-    UNROLL for (uint32_t i = 0; i < n; i++) a.s[i] = v_add(a.s[i], b.s[i]);
+INLINE sums sums_add(sums a, sums b, uint32_t nv) {
+    UNROLL for (uint32_t y = 0; y < TILE_AT; y++) {
+        UNROLL for (uint32_t x = 0; x < nv; x++) a.s[y][x] = v_add(a.s[y][x], b.s[y][x]);
+    }
     return a;
 }
 
-INLINE sums sum_1(const scores_at *c, uint32_t j, uint32_t nv, uint32_t na, uint32_t terms) {
+INLINE sums sum_1(const scores_at *c, uint32_t j, uint32_t nv, uint32_t terms) {
     sums r;
-    UNROLL for (uint32_t i = 0; i < 4; i++) r.s[i] = v_zero();
-    _Pragma("GCC unroll 4") for (uint32_t t = 0; t < terms; t++) {
-        uint32_t i = j + 32 * t;
-        UNROLL for (uint32_t y = 0; y < na; y++) {
-            vf k = v_set(c->k[(size_t)y * c->ld_k + i]);
-            UNROLL for (uint32_t x = 0; x < nv; x++) r.s[y * nv + x] =
-                v_fma(v_load(c->q + (size_t)i * c->ld_q + x * VW), k, r.s[y * nv + x]);
+    UNROLL for (uint32_t y = 0; y < TILE_AT; y++) r.s[y][0] = r.s[y][1] = v_zero();
+    _Pragma("GCC unroll 4") for (uint32_t i = j; i < terms * 32; i += 32) {
+        UNROLL for (uint32_t y = 0; y < TILE_AT; y++) {
+            vf k = v_set(c->k[y * terms * 32 + i]);
+            UNROLL for (uint32_t x = 0; x < nv; x++) {
+                r.s[y][x] = v_fma(v_load(c->q + i * GROUP + x * VW), k, r.s[y][x]);
+            }
         }
     }
     return r;
 }
 
-INLINE sums sum_2(const scores_at *c, uint32_t j, uint32_t nv, uint32_t na, uint32_t terms) {
-    return sums_add(sum_1(c, j, nv, na, terms), sum_1(c, j + 1, nv, na, terms), nv * na);
+INLINE sums sum_2(const scores_at *c, uint32_t j, uint32_t nv, uint32_t terms) {
+    return sums_add(sum_1(c, j, nv, terms), sum_1(c, j + 1, nv, terms), nv);
 }
-INLINE sums sum_4(const scores_at *c, uint32_t j, uint32_t nv, uint32_t na, uint32_t terms) {
-    return sums_add(sum_2(c, j, nv, na, terms), sum_2(c, j + 2, nv, na, terms), nv * na);
+INLINE sums sum_4(const scores_at *c, uint32_t j, uint32_t nv, uint32_t terms) {
+    return sums_add(sum_2(c, j, nv, terms), sum_2(c, j + 2, nv, terms), nv);
 }
-INLINE sums sum_8(const scores_at *c, uint32_t j, uint32_t nv, uint32_t na, uint32_t terms) {
-    return sums_add(sum_4(c, j, nv, na, terms), sum_4(c, j + 4, nv, na, terms), nv * na);
+INLINE sums sum_8(const scores_at *c, uint32_t j, uint32_t nv, uint32_t terms) {
+    return sums_add(sum_4(c, j, nv, terms), sum_4(c, j + 4, nv, terms), nv);
 }
-/* Eight partial sums at a time, depth first: their tree stays in registers. */
-INLINE sums sum_32(const scores_at *c, uint32_t nv, uint32_t na, uint32_t terms) {
+
+/* score[y * GROUP + x] = (q . k) * by[y] * scale; by NULL: not. Eight partial sums at a time, depth first. */
+INLINE void sum_32(float *score, const scores_at *c, const float *by, float scale, uint32_t nv,
+                   uint32_t terms) {
     sums r[4];
-    for (uint32_t j = 0; j < 4; j++) r[j] = sum_8(c, 8 * j, nv, na, terms);
-    return sums_add(sums_add(r[0], r[1], nv * na), sums_add(r[2], r[3], nv * na), nv * na);
+    for (uint32_t j = 0; j < 4; j++) r[j] = sum_8(c, 8 * j, nv, terms);
+    sums t = sums_add(sums_add(r[0], r[1], nv), sums_add(r[2], r[3], nv), nv);
+    UNROLL for (uint32_t y = 0; y < TILE_AT; y++) {
+        UNROLL for (uint32_t x = 0; x < nv; x++) {
+            vf v = by ? v_mul(t.s[y][x], v_set(by[y])) : t.s[y][x];
+            v_store(score + y * GROUP + x * VW, v_mul(v, v_set(scale)));
+        }
+    }
 }
 
 #define SUM_32(nv)                                                                                           \
-    static sums sum_32_##nv(const scores_at *c, uint32_t terms) {                                            \
-        if (terms == 2) return sum_32(c, nv, TILE_AT, 2);                                                    \
-        if (terms == 4) return sum_32(c, nv, TILE_AT, 4);                                                    \
-        return sum_32(c, nv, TILE_AT, terms);                                                                \
+    static void sum_32_##nv(float *score, const scores_at *c, const float *by, float scale) {                \
+        if (c->terms == 2)                                                                                   \
+            sum_32(score, c, by, scale, nv, 2);                                                              \
+        else if (c->terms == 4)                                                                              \
+            sum_32(score, c, by, scale, nv, 4);                                                              \
+        else                                                                                                 \
+            sum_32(score, c, by, scale, nv, c->terms);                                                       \
     }
 SUM_32(1)
 SUM_32(2)
+
+/* What the queries of a group see: any of them, and all of them; entries of attn_block.at. */
+typedef struct group_view {
+    uint32_t lo, hi, all_lo, all_hi;
+} group_view;
 
 /* The state of one call: the tile, the block, and where things lie in the tile's work. */
 typedef struct many {
     const attn_tile *t;
     const attn_block *b;
-    uint32_t ld;         // attn_lanes(n_q)
-    float *slab, *score; // score: [n_at + ATTN_PAD, ld], then what multiplies the values
-    float *begin, *end;  // [ld] as floats, 0 past n_q
+    float *slab, *score; // score: [n_group, SCORE_LD, GROUP], then what multiplies the values
+    float *begin, *end;  // [n_group * GROUP] as floats, 0 past n_q
     float *ks, *vs;      // KV_I8 only
-    uint32_t lo[ATTN_Q_MAX / 8], hi[ATTN_Q_MAX / 8]; // what a vector of queries sees together
+    uint32_t n_group;
+    group_view view[ATTN_Q_MAX / GROUP];
 } many;
 
-/* Scores of positions [from, from + n), which are in the slab, for vectors iv and iv + 1 (nv = 2) or iv. */
-static inline void many_scores_some(const many *c, uint32_t from, uint32_t n, uint32_t iv, uint32_t nv) {
+/* Scores of positions [from, from + n), which are in the slab, for group ig. */
+static void many_scores_some(const many *c, uint32_t from, uint32_t n, uint32_t ig) {
     const attn_tile *t = c->t;
-    uint32_t lo = c->lo[iv], hi = c->hi[iv], terms = attn_lanes(t->d_k) / 32;
-    if (nv == 2) {
-        lo = c->lo[iv + 1] < lo ? c->lo[iv + 1] : lo;
-        hi = c->hi[iv + 1] > hi ? c->hi[iv + 1] : hi;
-    }
+    uint32_t lo = c->view[ig].lo, hi = c->view[ig].hi, w = attn_lanes(t->d_k);
     uint32_t i = lo > from ? (lo - from) / TILE_AT * TILE_AT : 0, to = hi < from       ? 0
                                                                        : hi - from < n ? hi - from
                                                                                        : n;
     for (; i < to; i += TILE_AT) {
-        scores_at at = {t->queries + iv * VW, c->slab + (size_t)i * terms * 32, c->ld, terms * 32};
-        sums s = nv == 2 ? sum_32_2(&at, terms) : sum_32_1(&at, terms);
-        for (uint32_t k = 0; k < TILE_AT * nv; k++) {
-            uint32_t ip = from + i + k / nv;
-            vf v = t->type == KV_I8 ? v_mul(s.s[k], v_set(c->ks[ip])) : s.s[k];
-            v_store(c->score + (size_t)ip * c->ld + (iv + k % nv) * VW, v_mul(v, v_set(t->scale)));
-        }
+        scores_at at = {t->queries + (size_t)ig * w * GROUP, c->slab + (size_t)i * w, w / 32};
+        float *score = c->score + ((size_t)ig * SCORE_LD + from + i) * GROUP;
+        const float *by = t->type == KV_I8 ? c->ks + from + i : NULL;
+        if (t->n_q - ig * GROUP > VW)
+            sum_32_2(score, &at, by, t->scale);
+        else
+            sum_32_1(score, &at, by, t->scale);
     }
 }
 
-static inline void many_scores(const many *c) {
+static void many_scores(const many *c) {
     const attn_tile *t = c->t;
-    uint32_t w = attn_lanes(t->d_k), n_vec = (t->n_q + VW - 1) / VW;
-    uint32_t rows = attn_slab_floats(t->d_k) / w / TILE_AT * TILE_AT;
+    uint32_t w = attn_lanes(t->d_k), rows = attn_slab_floats(t->d_k) / w / TILE_AT * TILE_AT;
     for (uint32_t from = 0; from < c->b->n_at; from += rows) {
         uint32_t n = c->b->n_at - from < rows ? c->b->n_at - from : rows;
-        slab s = {c->slab, c->b->k, c->b->at + from, (n + TILE_AT - 1) / TILE_AT * TILE_AT, t->d_k, 0, w};
+        uint32_t n_fill = (n + TILE_AT - 1) / TILE_AT * TILE_AT;
+        slab s = {c->slab, c->b->k, c->b->at + from, n_fill, t->d_k, 0, w};
         slab_fill(&s, t->type);
-        for (uint32_t iv = 0; iv < n_vec; iv += 2) many_scores_some(c, from, n, iv, n_vec - iv < 2 ? 1 : 2);
+        for (uint32_t ig = 0; ig < c->n_group; ig++) many_scores_some(c, from, n, ig);
     }
 }
 
-INLINE vm many_sees(const many *c, uint32_t iv, uint32_t ip) {
+/* The softmax of one vector of queries, a query a lane, in place. What a query does not see counts as -inf,
+ * and as 0 after exp; that is only asked where the group's queries differ. */
+typedef struct lane_softmax {
+    float *score; // [.., GROUP]
+    vf begin, end;
+    const float *vs;
+    vf m, l;
+} lane_softmax;
+
+INLINE vm lanes_see(const lane_softmax *s, uint32_t ip) {
     vf p = v_set((float)ip);
-    return v_and(v_le(v_load(c->begin + iv * VW), p), v_lt(p, v_load(c->end + iv * VW)));
+    return v_and(v_le(s->begin, p), v_lt(p, s->end));
 }
 
-/* The softmax of one vector of queries, a query a lane. What a query does not see counts as -inf, and as 0
- * after exp. */
-static inline void many_softmax(const many *c, uint32_t iv) {
-    float *score = c->score + iv * VW;
-    vf m = v_set(-INFINITY), l = v_zero();
-    for (uint32_t i = c->lo[iv]; i < c->hi[iv]; i++) {
-        m = v_max(v_sel(many_sees(c, iv, i), v_load(score + (size_t)i * c->ld), v_set(-INFINITY)), m);
+INLINE void lanes_max(lane_softmax *s, uint32_t from, uint32_t to, bool some) {
+    vf m = s->m;
+    for (uint32_t i = from; i < to; i++) {
+        vf x = v_load(s->score + (size_t)i * GROUP);
+        m = v_max(some ? v_sel(lanes_see(s, i), x, v_set(-INFINITY)) : x, m);
     }
-    for (uint32_t i = c->lo[iv]; i < c->hi[iv]; i++) {
-        float *s = score + (size_t)i * c->ld;
-        vf e = v_sel(many_sees(c, iv, i), v_exp(v_sub(v_load(s), m)), v_zero());
+    s->m = m;
+}
+
+INLINE void lanes_exp(lane_softmax *s, uint32_t from, uint32_t to, bool some) {
+    vf l = s->l, m = s->m;
+    for (uint32_t i = from; i < to; i++) {
+        float *at = s->score + (size_t)i * GROUP;
+        vf e = v_exp(v_sub(v_load(at), m));
+        if (some) e = v_sel(lanes_see(s, i), e, v_zero());
         l = v_add(l, e);
-        v_store(s, c->t->type == KV_I8 ? v_mul(e, v_set(c->vs[i])) : e);
+        v_store(at, s->vs ? v_mul(e, v_set(s->vs[i])) : e);
     }
-    v_store(c->t->m + iv * VW, m);
-    v_store(c->t->l + iv * VW, l);
+    s->l = l;
 }
 
-/* o += p v for nq queries from iq on and positions [from, to), the slab beginning at position `base`,
- * dimension j. */
+static void many_softmax(const many *c, uint32_t ig, uint32_t x) {
+    const group_view *v = &c->view[ig];
+    lane_softmax s = {.score = c->score + (size_t)ig * SCORE_LD * GROUP + x,
+                      .vs = c->t->type == KV_I8 ? c->vs : NULL};
+    s.begin = v_load(c->begin + ig * GROUP + x);
+    s.end = v_load(c->end + ig * GROUP + x);
+    s.m = v_set(-INFINITY);
+    s.l = v_zero();
+    lanes_max(&s, v->lo, v->all_lo, true);
+    lanes_max(&s, v->all_lo, v->all_hi, false);
+    lanes_max(&s, v->all_hi, v->hi, true);
+    lanes_exp(&s, v->lo, v->all_lo, true);
+    lanes_exp(&s, v->all_lo, v->all_hi, false);
+    lanes_exp(&s, v->all_hi, v->hi, true);
+    v_store(c->t->m + ig * GROUP + x, s.m);
+    v_store(c->t->l + ig * GROUP + x, s.l);
+}
+
+/* Positions [from, to) for queries from iq on, dimensions from j on; the slab begins at position `base`. */
 typedef struct value_span {
     uint32_t iq, j, base, from, to;
 } value_span;
 
+/* o += p v for nq queries. */
 INLINE void many_values_some(const many *c, value_span g, uint32_t nq) {
+    const float *p = c->score + (size_t)(g.iq / GROUP) * SCORE_LD * GROUP + g.iq % GROUP;
     float *o = c->t->o + (size_t)g.iq * c->t->ld_o + g.j;
-    vf acc[TILE_Q][4];
-    UNROLL for (uint32_t h = 0; h < nq; h++) {
-        UNROLL for (uint32_t x = 0; x < 4; x++) acc[h][x] = v_load(o + h * c->t->ld_o + x * VW);
-    }
-    for (uint32_t i = g.from; i < g.to; i++) {
-        const float *row = c->slab + (size_t)(i - g.base) * V_STEP, *p = c->score + (size_t)i * c->ld + g.iq;
-        vf e[TILE_Q];
-        UNROLL for (uint32_t h = 0; h < nq; h++) e[h] = v_set(p[h]);
-        UNROLL for (uint32_t x = 0; x < 4; x++) {
-            vf v = v_load(row + x * VW);
-            UNROLL for (uint32_t h = 0; h < nq; h++) acc[h][x] = v_fma(e[h], v, acc[h][x]);
+    for (uint32_t k = 0; k < V_STEP; k += TILE_V * VW) {
+        vf acc[TILE_Q][TILE_V];
+        UNROLL for (uint32_t h = 0; h < nq; h++) {
+            UNROLL for (uint32_t x = 0; x < TILE_V; x++) acc[h][x] = v_load(o + h * c->t->ld_o + k + x * VW);
         }
-    }
-    UNROLL for (uint32_t h = 0; h < nq; h++) {
-        UNROLL for (uint32_t x = 0; x < 4; x++) v_store(o + h * c->t->ld_o + x * VW, acc[h][x]);
+        for (uint32_t i = g.from; i < g.to; i++) {
+            const float *row = c->slab + (size_t)(i - g.base) * V_STEP + k;
+            vf v[TILE_V];
+            UNROLL for (uint32_t x = 0; x < TILE_V; x++) v[x] = v_load(row + x * VW);
+            UNROLL for (uint32_t h = 0; h < nq; h++) {
+                vf e = v_set(p[(size_t)i * GROUP + h]);
+                UNROLL for (uint32_t x = 0; x < TILE_V; x++) acc[h][x] = v_fma(e, v[x], acc[h][x]);
+            }
+        }
+        UNROLL for (uint32_t h = 0; h < nq; h++) {
+            UNROLL for (uint32_t x = 0; x < TILE_V; x++) v_store(o + h * c->t->ld_o + k + x * VW, acc[h][x]);
+        }
     }
 }
 
@@ -419,8 +473,8 @@ static void many_values_one(const many *c, value_span g, uint32_t from, uint32_t
 }
 
 /* TILE_Q queries together where all of them see a position, each alone before and after: left to right for
- * every one. */
-static inline void many_values_group(const many *c, value_span g, uint32_t nq) {
+ * each. */
+static void many_values_group(const many *c, value_span g, uint32_t nq) {
     uint32_t begin[TILE_Q], end[TILE_Q], from = g.from, to = g.to;
     for (uint32_t h = 0; h < nq; h++) {
         uint32_t b = c->b->begin[g.iq + h], e = c->b->end[g.iq + h];
@@ -444,12 +498,12 @@ static inline void many_values_group(const many *c, value_span g, uint32_t nq) {
     }
 }
 
-static inline void many_values(const many *c) {
+static void many_values(const many *c) {
     const attn_tile *t = c->t;
-    uint32_t rows = ATTN_SLAB / V_STEP, n_at = c->b->n_at;
+    uint32_t rows = ATTN_SLAB / V_STEP, n_at = c->b->n_at, n_part = (n_at + rows - 1) / rows;
     for (uint32_t iq = 0; iq < t->n_q; iq++) memset(t->o + (size_t)iq * t->ld_o, 0, t->ld_o * sizeof(float));
-    for (uint32_t k = 0; k < (t->d_v + V_STEP - 1) / V_STEP * ((n_at + rows - 1) / rows); k++) {
-        uint32_t n_part = (n_at + rows - 1) / rows, from = k % n_part * rows, j = k / n_part * V_STEP;
+    for (uint32_t k = 0; k < (t->d_v + V_STEP - 1) / V_STEP * n_part; k++) {
+        uint32_t from = k % n_part * rows, j = k / n_part * V_STEP;
         uint32_t to = n_at - from < rows ? n_at : from + rows;
         slab s = {c->slab, c->b->v, c->b->at + from, to - from, t->d_v, j, V_STEP};
         slab_fill(&s, t->type);
@@ -460,37 +514,47 @@ static inline void many_values(const many *c) {
     }
 }
 
+/* What the queries of a group see, and each of them as floats. Lanes past n_q see nothing and are asked
+ * nothing. */
+static void many_view(many *c, uint32_t ig) {
+    group_view *v = &c->view[ig];
+    *v = (group_view){.lo = KV_PAGE, .all_hi = KV_PAGE};
+    for (uint32_t i = ig * GROUP; i < (ig + 1) * GROUP; i++) {
+        bool any = i < c->t->n_q && c->b->begin[i] < c->b->end[i];
+        uint32_t begin = any ? c->b->begin[i] : 0, end = any ? c->b->end[i] : 0;
+        c->begin[i] = (float)begin;
+        c->end[i] = (float)end;
+        if (i >= c->t->n_q) continue;
+        if (any && begin < v->lo) v->lo = begin;
+        if (end > v->hi) v->hi = end;
+        if (begin > v->all_lo) v->all_lo = begin;
+        if (end < v->all_hi) v->all_hi = end;
+    }
+    if (v->lo > v->hi) v->lo = v->hi;
+    if (v->all_lo >= v->all_hi) v->all_lo = v->all_hi = v->hi; // nothing is seen by all
+}
+
 static void attn_block_many(attn_tile *t, const attn_block *b) {
-    many c = {.t = t, .b = b, .ld = attn_lanes(t->n_q), .slab = t->work};
+    many c = {.t = t, .b = b, .slab = t->work, .n_group = (t->n_q + GROUP - 1) / GROUP};
     c.score = c.slab + attn_slab_floats(t->d_k);
-    c.begin = c.score + (size_t)SCORE_LD * c.ld;
-    c.end = c.begin + c.ld;
-    c.ks = c.end + c.ld;
+    c.begin = c.score + (size_t)SCORE_LD * c.n_group * GROUP;
+    c.end = c.begin + c.n_group * GROUP;
+    c.ks = c.end + c.n_group * GROUP;
     c.vs = c.ks + SCORE_LD;
     if (t->type == KV_I8) {
         gather_scales(c.ks, b->k_scale, b->at, b->n_at + ATTN_PAD);
         gather_scales(c.vs, b->v_scale, b->at, b->n_at);
     }
-    uint32_t n_vec = (t->n_q + VW - 1) / VW;
-    for (uint32_t iq = 0; iq < n_vec * VW; iq++) {
-        bool any = iq < t->n_q && b->begin[iq] < b->end[iq];
-        uint32_t begin = any ? b->begin[iq] : 0, end = any ? b->end[iq] : 0, *lo = &c.lo[iq / VW],
-                 *hi = &c.hi[iq / VW];
-        c.begin[iq] = (float)begin;
-        c.end[iq] = (float)end;
-        if (iq % VW == 0) *lo = *hi = 0;
-        if (any && (*hi == 0 || begin < *lo)) *lo = begin;
-        if (any && end > *hi) *hi = end;
-    }
+    for (uint32_t ig = 0; ig < c.n_group; ig++) many_view(&c, ig);
     many_scores(&c);
-    for (uint32_t iv = 0; iv < n_vec; iv++) many_softmax(&c, iv);
+    for (uint32_t iq = 0; iq < t->n_q; iq += VW) many_softmax(&c, iq / GROUP, iq % GROUP);
     many_values(&c);
 }
 
 /* ---- the table's entries ------------------------------------------------------------ */
 
 static void attn_begin(attn_tile *t) {
-    uint32_t ld = attn_ld(t->d_k), lanes = attn_lanes(t->n_q), n = attn_lanes(t->d_k);
+    uint32_t ld = attn_ld(t->d_k), n = attn_lanes(t->d_k);
     if (t->n_q <= DIRECT_MAX) {
         for (uint32_t iq = 0; iq < t->n_q; iq++) {
             float *q = t->queries + (size_t)iq * ld;
@@ -499,9 +563,9 @@ static void attn_begin(attn_tile *t) {
         }
         return;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        float *row = t->queries + (size_t)i * lanes;
-        for (uint32_t iq = 0; iq < lanes; iq++) row[iq] = iq < t->n_q && i < t->d_k ? t->q[iq][i] : 0.0f;
+    for (uint32_t iq = 0; iq < (t->n_q + GROUP - 1) / GROUP * GROUP; iq++) {
+        float *q = t->queries + (size_t)(iq / GROUP) * n * GROUP + iq % GROUP;
+        for (uint32_t i = 0; i < n; i++) q[i * GROUP] = iq < t->n_q && i < t->d_k ? t->q[iq][i] : 0.0f;
     }
 }
 
