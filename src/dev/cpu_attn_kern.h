@@ -261,6 +261,16 @@ INLINE void slab_fill_typed(const slab *s, kv_type type) {
     }
 }
 
+/* Asks for part ig of n_group of the slab to come: rows lie far apart in time, so the processor does not
+ * foresee them. */
+INLINE void slab_fetch(const slab *s, kv_type type, uint32_t ig, uint32_t n_group) {
+    size_t width = type == KV_F32 ? 4 : type == KV_F16 ? 2 : 1;
+    for (uint32_t i = s->n * ig / n_group; i < s->n * (ig + 1) / n_group; i++) {
+        const char *row = (const char *)kv_row(s->base, s->at[i], s->d, type) + s->j * width;
+        for (size_t b = 0; b < s->w * width; b += 64) __builtin_prefetch(row + b, 0, 2);
+    }
+}
+
 static void slab_fill(const slab *s, kv_type type) {
     if (type == KV_F16)
         slab_fill_typed(s, KV_F16);
@@ -372,15 +382,34 @@ static void many_scores_some(const many *c, uint32_t from, uint32_t n, uint32_t 
     }
 }
 
+/* Slab k of the keys: whole rows of some positions. */
+static slab key_slab(const many *c, uint32_t k) {
+    uint32_t w = attn_lanes(c->t->d_k), rows = attn_slab_floats(c->t->d_k) / w / TILE_AT * TILE_AT,
+             from = k * rows;
+    uint32_t n = from >= c->b->n_at ? 0 : c->b->n_at - from < rows ? c->b->n_at - from : rows;
+    return (slab){c->slab, c->b->k, c->b->at + from, n, c->t->d_k, 0, w};
+}
+
+/* Slab k of the values: V_STEP dimensions of some positions; all positions before the next dimensions. */
+static slab value_slab(const many *c, uint32_t k) {
+    uint32_t rows = ATTN_SLAB / V_STEP, n_part = (c->b->n_at + rows - 1) / rows, from = k % n_part * rows;
+    uint32_t j = k / n_part * V_STEP, n = c->b->n_at - from < rows ? c->b->n_at - from : rows;
+    return (slab){c->slab, c->b->v, c->b->at + from, j < c->t->d_v ? n : 0, c->t->d_v, j, V_STEP};
+}
+
 static void many_scores(const many *c) {
-    const attn_tile *t = c->t;
-    uint32_t w = attn_lanes(t->d_k), rows = attn_slab_floats(t->d_k) / w / TILE_AT * TILE_AT;
-    for (uint32_t from = 0; from < c->b->n_at; from += rows) {
-        uint32_t n = c->b->n_at - from < rows ? c->b->n_at - from : rows;
-        uint32_t n_fill = (n + TILE_AT - 1) / TILE_AT * TILE_AT;
-        slab s = {c->slab, c->b->k, c->b->at + from, n_fill, t->d_k, 0, w};
-        slab_fill(&s, t->type);
-        for (uint32_t ig = 0; ig < c->n_group; ig++) many_scores_some(c, from, n, ig);
+    kv_type type = c->t->type;
+    slab s = key_slab(c, 0);
+    for (uint32_t k = 1; s.n > 0; k++) {
+        slab next = key_slab(c, k), fill = s;
+        fill.n = (s.n + TILE_AT - 1) / TILE_AT * TILE_AT;
+        slab_fill(&fill, type);
+        if (next.n == 0) next = value_slab(c, 0);
+        for (uint32_t ig = 0; ig < c->n_group; ig++) {
+            slab_fetch(&next, type, ig, c->n_group);
+            many_scores_some(c, (uint32_t)(s.at - c->b->at), s.n, ig);
+        }
+        s = key_slab(c, k);
     }
 }
 
@@ -500,17 +529,18 @@ static void many_values_group(const many *c, value_span g, uint32_t nq) {
 
 static void many_values(const many *c) {
     const attn_tile *t = c->t;
-    uint32_t rows = ATTN_SLAB / V_STEP, n_at = c->b->n_at, n_part = (n_at + rows - 1) / rows;
     for (uint32_t iq = 0; iq < t->n_q; iq++) memset(t->o + (size_t)iq * t->ld_o, 0, t->ld_o * sizeof(float));
-    for (uint32_t k = 0; k < (t->d_v + V_STEP - 1) / V_STEP * n_part; k++) {
-        uint32_t from = k % n_part * rows, j = k / n_part * V_STEP;
-        uint32_t to = n_at - from < rows ? n_at : from + rows;
-        slab s = {c->slab, c->b->v, c->b->at + from, to - from, t->d_v, j, V_STEP};
+    slab s = value_slab(c, 0);
+    for (uint32_t k = 1; s.n > 0; k++) {
+        slab next = value_slab(c, k);
+        uint32_t from = (uint32_t)(s.at - c->b->at);
         slab_fill(&s, t->type);
         for (uint32_t iq = 0; iq < t->n_q; iq += TILE_Q) {
-            value_span g = {iq, j, from, from, to};
+            if (iq % GROUP == 0) slab_fetch(&next, t->type, iq / GROUP, c->n_group);
+            value_span g = {iq, s.j, from, from, from + s.n};
             many_values_group(c, g, t->n_q - iq < TILE_Q ? t->n_q - iq : TILE_Q);
         }
+        s = next;
     }
 }
 
