@@ -91,14 +91,17 @@ static int32_t list_block(cpu_scratch *s, attn_block *b, const attn_args *a, con
         to = start + KV_PAGE <= g->last ? start + KV_PAGE : g->last + 1;
     }
     b->n_at = (uint32_t)(to - from);
-    for (uint32_t i = 0; i < b->n_at + ATTN_PAD; i++) {
-        int32_t p = from + (int32_t)(i < b->n_at ? i : b->n_at - 1);
-        s->at[i] = (uint32_t)(sel ? sel[1 + p] : p) % KV_PAGE;
-    }
-    for (uint32_t iq = 0; iq < g->n_row * it->n_head; iq++) {
-        int32_t pos = a->rows[g->row + iq / it->n_head].pos, first = first_seen(a, pos);
-        s->begin[iq] = sel || first <= from ? 0 : (uint32_t)(first - from);
-        s->end[iq] = sel || pos >= to ? b->n_at : pos < from ? 0 : (uint32_t)(pos + 1 - from);
+    for (uint32_t i = 0; i < b->n_at; i++)
+        s->at[i] = (uint32_t)(sel ? sel[1 + from + (int32_t)i] : from + (int32_t)i) % KV_PAGE;
+    for (uint32_t i = 0; i < ATTN_PAD; i++) s->at[b->n_at + i] = s->at[b->n_at - 1];
+    for (uint32_t ir = 0, iq = 0; ir < g->n_row; ir++) {
+        int32_t pos = a->rows[g->row + ir].pos, first = first_seen(a, pos);
+        uint32_t begin = sel || first <= from ? 0 : (uint32_t)(first - from);
+        uint32_t end = sel || pos >= to ? b->n_at : pos < from ? 0 : (uint32_t)(pos + 1 - from);
+        for (uint32_t ih = 0; ih < it->n_head; ih++, iq++) {
+            s->begin[iq] = begin;
+            s->end[iq] = end;
+        }
     }
     b->at = s->at;
     b->begin = s->begin;

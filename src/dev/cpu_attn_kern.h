@@ -115,7 +115,7 @@ static inline float direct_softmax(const direct *c, uint32_t h, kv_type type) {
     for (uint32_t i = VW; i < c->n; i += VW) top = v_max(v_load(score + i), top);
     float m = v_hmax(top);
     for (uint32_t i = 0; i < c->n; i += VW) {
-        vf e = v_exp(v_sub(v_load(score + i), v_set(m)));
+        vf e = v_exp_falling(v_sub(v_load(score + i), v_set(m)));
         v_store(score + i, e);
         if (type == KV_I8) v_store(c->p + h * SCORE_LD + i, v_mul(e, v_load(c->vs + i)));
     }
@@ -214,8 +214,8 @@ static void attn_block_few(attn_tile *t, const attn_block *b) {
     }
     for (uint32_t iq = 0, n; iq < t->n_q; iq += n) {
         uint32_t begin = b->begin[iq], end = b->end[iq];
-        for (n = 1; n < DIRECT_Q && iq + n < t->n_q && b->begin[iq + n] == begin && b->end[iq + n] == end;)
-            n++;
+        for (n = 1; iq + n < t->n_q && b->begin[iq + n] == begin && b->end[iq + n] == end;) n++;
+        n = (n + (n + DIRECT_Q - 1) / DIRECT_Q - 1) / ((n + DIRECT_Q - 1) / DIRECT_Q); // equal shares
         if (begin >= end) continue;
         direct c = {.q = t->queries + (size_t)iq * attn_ld(t->d_k),
                     .ld_q = attn_ld(t->d_k),
@@ -440,7 +440,7 @@ INLINE void lanes_exp(lane_softmax *s, uint32_t from, uint32_t to, bool some) {
     vf l = s->l, m = s->m;
     for (uint32_t i = from; i < to; i++) {
         float *at = s->score + (size_t)i * GROUP;
-        vf e = v_exp(v_sub(v_load(at), m));
+        vf e = v_exp_falling(v_sub(v_load(at), m));
         if (some) e = v_sel(lanes_see(s, i), e, v_zero());
         l = v_add(l, e);
         v_store(at, s->vs ? v_mul(e, v_set(s->vs[i])) : e);

@@ -40,6 +40,26 @@ INLINE vf v_exp(vf x) {
     return v_mul(v_mul(e.p, e.s1), e.s2);
 }
 
+/* v_exp of values <= 0 or NaN, as a softmax has them; a lane above 0 gives something. From -87 on the result
+ * is normal: one addition to the exponent of p gives what the two multiplications would. Rarely is one lower.
+ */
+INLINE vf v_exp_falling(vf x) {
+    if (v_bits(v_le(v_set(-87.0f), x)) != (1u << VW) - 1) return v_exp(x);
+    vf t = v_fma(x, v_set(0x1.715476p+0f), v_set(0x1.8p+23f));
+    vf n = v_sub(t, v_set(0x1.8p+23f));
+    vf hi = v_fma(n, v_set(-0x1.62e4p-1f), x);
+    vf lo = v_mul(n, v_set(-0x1.7f7d1cp-20f));
+    vf r = v_add(hi, lo);
+    vf q = v_set(0x1.6ac6e2p-10f);
+    q = v_fma(q, r, v_set(0x1.123de2p-7f));
+    q = v_fma(q, r, v_set(0x1.555858p-5f));
+    q = v_fma(q, r, v_set(0x1.55548cp-3f));
+    q = v_fma(q, r, v_set(0x1.fffffcp-2f));
+    q = v_fma(q, v_mul(r, r), lo);
+    vf p = v_add(v_set(1.0f), v_add(hi, q));
+    return v_casti(vi_add(v_castf(p), vi_shl(v_castf(t), 23)));
+}
+
 /* x * sigmoid(v + vlo) */
 INLINE vf v_gate(vf x, vf v, vf vlo) {
     const vf one = v_set(1.0f);

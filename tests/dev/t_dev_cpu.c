@@ -639,7 +639,7 @@ static void check_attn(const attn_shape *s) {
                    .want_q = wants};
     a.head_ld_q = s->d_k + (gated ? s->d_v : pick(0, 3));
     a.ld_q = n_head * a.head_ld_q + pick(0, 5);
-    float *q = random_floats((size_t)n_row * a.ld_q, 2.0f);
+    float *q = random_floats((size_t)n_row * a.ld_q, pick(0, 2) ? 2.0f : 300.0f); // exp down to 0, too
     a.q = q;
     if (gated) a.gate = q + s->d_k;
     a.scale = 1.0f / sqrtf((float)s->d_k);
