@@ -75,6 +75,11 @@ typedef struct mica_load_options {
 MICA_API mica_status mica_model_load(mica_model **out, const mica_load_options *opt, mica_error *err);
 MICA_API void mica_model_free(mica_model *m); // NULL allowed; its sessions must be gone
 
+/* A model file that another program cuts short while it is mapped would end this one (SIGBUS). After this call such a file
+ * fails the step at hand with MICA_E_IO instead. It sets a signal handler for the whole process, so programs ask for it,
+ * the library does not. May be called again. */
+MICA_API mica_status mica_guard_files(mica_error *err);
+
 /* Sampling, in the order of docs/ARITHMETIC.md rule 11: bias, penalties, temperature, top-k, top-p, min-p, draw. */
 typedef struct mica_bias {
     int32_t id;

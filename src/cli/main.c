@@ -38,6 +38,7 @@ int main(int argc, char **argv) {
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
         setlocale(LC_CTYPE, "C.UTF-8");
     term_init();
+    mica_guard_files(NULL); // refused: a cut model file ends the program, as before
     mica_error err = {0};
     mica_status st = dispatch(argc, argv, &err);
     if (st == MICA_OK) st = check_output(&err);

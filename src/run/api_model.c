@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+mica_status mica_guard_files(mica_error *err) { return gguf_guard_install(err); }
+
 const char *mica_version(void) { return MICA_VERSION; }
 
 /* ---- options ---- */

@@ -459,6 +459,7 @@ mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_
     e->n_step++;
     if (s.n_out) TRY(dev_download(e->d, e->logits_host, e->logits, (size_t)s.n_out * n_vocab * sizeof(float), err));
     if (e->draft && n_prompt) TRY(draft_prompt(e, rows, s.n_run, n_prompt, err));
+    if (gguf_changed(e->g, err)) return MICA_E_IO; // its pages may have been zeros: the step counts for nothing
     return dev_sync(e->d, err);
 }
 
