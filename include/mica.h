@@ -9,14 +9,14 @@
  *                   user, NULL, NULL, &err);
  *     mica_ids_free(&prompt);  mica_session_free(s);  mica_model_free(m);
  *
- * Objects. A model is the file, the device and its memory; everything is sized and taken in mica_model_load, nothing is
- * allocated while tokens are made. A session is one timeline of tokens in one of the model's sequence slots.
- * Options. Every options struct may be zeroed: zero means the documented default.
- * Threads. Text calls (tokenize, detokenize, encode_chat, info) may be made from any thread at any time. Everything that
- * takes a session or steps a model belongs to one thread at a time, the model's worker. mica_cancel may be called anywhere,
- * also from a signal handler.
- * Ownership. Out-pointers give; the matching *_free takes. const pointers are borrowed for the call unless said otherwise.
- * Errors. See mica_status.h. On failure out-pointers are NULL or empty. */
+ * Objects. A model is the file, the device and its memory; everything is sized and taken in mica_model_load,
+ * nothing is allocated while tokens are made. A session is one timeline of tokens in one of the model's
+ * sequence slots. Options. Every options struct may be zeroed: zero means the documented default. Threads.
+ * Text calls (tokenize, detokenize, encode_chat, info) may be made from any thread at any time. Everything
+ * that takes a session or steps a model belongs to one thread at a time, the model's worker. mica_cancel may
+ * be called anywhere, also from a signal handler. Ownership. Out-pointers give; the matching *_free takes.
+ * const pointers are borrowed for the call unless said otherwise. Errors. See mica_status.h. On failure
+ * out-pointers are NULL or empty. */
 #ifndef MICA_H
 #define MICA_H
 
@@ -40,33 +40,37 @@ typedef struct mica_ids {
     int32_t *ids; // owned by whoever holds the struct
     size_t n;
 } mica_ids;
-MICA_API void mica_ids_free(mica_ids *ids);   // leaves it empty
-MICA_API void mica_text_free(char *text);     // NULL allowed
+MICA_API void mica_ids_free(mica_ids *ids); // leaves it empty
+MICA_API void mica_text_free(char *text);   // NULL allowed
 
 /* A flag that ends long calls at their next step with MICA_E_CANCELLED. Zeroed is "go on". */
 typedef struct mica_cancel_flag {
     volatile int set;
 } mica_cancel_flag;
-static inline void mica_cancel(mica_cancel_flag *f) { f->set = 1; }
+static inline void mica_cancel(mica_cancel_flag *f) {
+    f->set = 1;
+}
 
-/* Called now and then by long operations, on the calling thread. what: "load", "prompt", "download", "write" ... */
+/* Called now and then by long operations, on the calling thread. what: "load", "prompt", "download", "write"
+ * ... */
 typedef void mica_progress_fn(void *user, const char *what, uint64_t done, uint64_t total);
 
 typedef enum mica_kv_type { MICA_KV_F16 = 0, MICA_KV_F32, MICA_KV_I8 } mica_kv_type;
 
 typedef struct mica_load_options {
-    const char *path;        // a GGUF file or the first of its shards
-    const char *device;      // "auto" (NULL), "cpu", "ref"
-    const char *isa;         // cap on the instruction set: "scalar" "avx2" "avx512"; NULL: the best there is
-    int n_thread;            // 0: one for each fast physical core we may use
-    uint32_t n_ctx;          // positions of one sequence; 0: the smaller of the model's own and what fits, at least 4,096
-    uint32_t n_seq;          // sequence slots; 0: 1
-    uint32_t n_ubatch;       // rows of a prompt chunk; 0: 512
+    const char *path;   // a GGUF file or the first of its shards
+    const char *device; // "auto" (NULL), "cpu", "ref"
+    const char *isa;    // cap on the instruction set: "scalar" "avx2" "avx512"; NULL: the best there is
+    int n_thread;       // 0: one for each fast physical core we may use
+    uint32_t
+        n_ctx; // positions of one sequence; 0: the smaller of the model's own and what fits, at least 4,096
+    uint32_t n_seq;    // sequence slots; 0: 1
+    uint32_t n_ubatch; // rows of a prompt chunk; 0: 512
     mica_kv_type kv;
-    uint64_t ram_bytes;      // cap on memory; 0: what the machine has free
-    bool no_draft;           // leave out the model's own draft block (its memory, and its share of reading a prompt)
-    bool exact;              // prompt role without float matrix units (the CPU never uses them)
-    bool text_only;          // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)
+    uint64_t ram_bytes; // cap on memory; 0: what the machine has free
+    bool no_draft;  // leave out the model's own draft block (its memory, and its share of reading a prompt)
+    bool exact;     // prompt role without float matrix units (the CPU never uses them)
+    bool text_only; // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)
     mica_cancel_flag *cancel; // borrowed for the load, NULL: none
     mica_progress_fn *progress;
     void *progress_user;
@@ -75,28 +79,29 @@ typedef struct mica_load_options {
 MICA_API mica_status mica_model_load(mica_model **out, const mica_load_options *opt, mica_error *err);
 MICA_API void mica_model_free(mica_model *m); // NULL allowed; its sessions must be gone
 
-/* A model file that another program cuts short while it is mapped would end this one (SIGBUS). After this call such a file
- * fails the step at hand with MICA_E_IO instead. It sets a signal handler for the whole process, so programs ask for it,
- * the library does not. May be called again. */
+/* A model file that another program cuts short while it is mapped would end this one (SIGBUS). After this
+ * call such a file fails the step at hand with MICA_E_IO instead. It sets a signal handler for the whole
+ * process, so programs ask for it, the library does not. May be called again. */
 MICA_API mica_status mica_guard_files(mica_error *err);
 
-/* Sampling, in the order of docs/ARITHMETIC.md rule 11: bias, penalties, temperature, top-k, top-p, min-p, draw. */
+/* Sampling, in the order of docs/ARITHMETIC.md rule 11: bias, penalties, temperature, top-k, top-p, min-p,
+ * draw. */
 typedef struct mica_bias {
     int32_t id;
     float bias; // added to the logit; -INFINITY bans the token
 } mica_bias;
 
 typedef struct mica_sampling {
-    float temperature;        // 0: greedy
-    int32_t top_k;            // <= 0: off
-    float top_p;              // >= 1: off
-    float min_p;              // <= 0: off
-    float repeat_penalty;     // 1: off; > 0
-    float presence_penalty;   // 0: off
-    float frequency_penalty;  // 0: off
-    int32_t penalty_last_n;   // tokens the penalties look back on; 0: none, < 0: the whole context
+    float temperature;       // 0: greedy
+    int32_t top_k;           // <= 0: off
+    float top_p;             // >= 1: off
+    float min_p;             // <= 0: off
+    float repeat_penalty;    // 1: off; > 0
+    float presence_penalty;  // 0: off
+    float frequency_penalty; // 0: off
+    int32_t penalty_last_n;  // tokens the penalties look back on; 0: none, < 0: the whole context
     uint64_t seed;
-    const mica_bias *bias;    // borrowed while the session generates
+    const mica_bias *bias; // borrowed while the session generates
     size_t n_bias;
 } mica_sampling;
 
@@ -104,27 +109,31 @@ typedef struct mica_sampling {
 typedef struct mica_model_info {
     const char *arch, *name, *file_type, *device; // device: for people, "AMD EPYC, avx2, 2 threads"
     uint64_t n_param, file_bytes;
-    uint64_t bytes_per_token;       // weights a decoded token reads
+    uint64_t bytes_per_token; // weights a decoded token reads
     uint32_t n_layer, n_embd, n_vocab, n_ctx_train, n_ctx, n_seq, n_ubatch;
     uint32_t n_expert, n_expert_used;
     uint64_t weights_bytes, kv_bytes, scratch_bytes; // as planned, and as taken
-    int32_t bos, eos;               // -1: none
+    int32_t bos, eos;                                // -1: none
     bool has_template, has_draft;
-    const char *think_begin, *think_end; // marks around thinking in generated text ("<think>"); NULL: it does not think
-    mica_sampling sampling;         // defaults: the file's own where it states them, else temperature 0.8, top_k 40, ...
+    const char *think_begin,
+        *think_end; // marks around thinking in generated text ("<think>"); NULL: it does not think
+    mica_sampling
+        sampling; // defaults: the file's own where it states them, else temperature 0.8, top_k 40, ...
 } mica_model_info;
 MICA_API void mica_model_get_info(const mica_model *m, mica_model_info *out);
 
 /* ---- Text ---- */
 
-/* text: n bytes of UTF-8 (invalid bytes become byte tokens). special: control tokens in the text are recognised; else all
- * of it stays text. add_bos: as the model's file says, when it says so. */
-MICA_API mica_status mica_tokenize(const mica_model *m, const char *text, size_t n, bool special, bool add_bos,
-                                   mica_ids *out, mica_error *err);
-/* Text of ids, NUL-terminated; bytes that are no UTF-8 become U+FFFD. special: control tokens print their names. */
-MICA_API mica_status mica_detokenize(const mica_model *m, const int32_t *ids, size_t n, bool special, char **out,
-                                     mica_error *err);
-/* The bytes of one token as they are (maybe a part of a character); borrowed from the model; NULL when id is out of range. */
+/* text: n bytes of UTF-8 (invalid bytes become byte tokens). special: control tokens in the text are
+ * recognised; else all of it stays text. add_bos: as the model's file says, when it says so. */
+MICA_API mica_status mica_tokenize(const mica_model *m, const char *text, size_t n, bool special,
+                                   bool add_bos, mica_ids *out, mica_error *err);
+/* Text of ids, NUL-terminated; bytes that are no UTF-8 become U+FFFD. special: control tokens print their
+ * names. */
+MICA_API mica_status mica_detokenize(const mica_model *m, const int32_t *ids, size_t n, bool special,
+                                     char **out, mica_error *err);
+/* The bytes of one token as they are (maybe a part of a character); borrowed from the model; NULL when id is
+ * out of range. */
 MICA_API const char *mica_token_bytes(const mica_model *m, int32_t id, size_t *n_bytes);
 MICA_API bool mica_token_ends_turn(const mica_model *m, int32_t id); // the model's end-of-generation set
 
@@ -135,51 +144,64 @@ typedef struct mica_chat_options {
     bool no_generation_prompt; // leave out the opening of the assistant's turn
 } mica_chat_options;
 
-/* messages_json: array of OpenAI-style messages. The text of messages never becomes a control token. prompt_text may be
- * NULL, else gives the rendered prompt. A template error is MICA_E_ARG with the template's own words. */
-MICA_API mica_status mica_encode_chat(const mica_model *m, const char *messages_json, const mica_chat_options *opt,
-                                      mica_ids *out, char **prompt_text, mica_error *err);
+/* messages_json: array of OpenAI-style messages. The text of messages never becomes a control token.
+ * prompt_text may be NULL, else gives the rendered prompt. A template error is MICA_E_ARG with the template's
+ * own words. */
+MICA_API mica_status mica_encode_chat(const mica_model *m, const char *messages_json,
+                                      const mica_chat_options *opt, mica_ids *out, char **prompt_text,
+                                      mica_error *err);
 
-/* Whole UTF-8 out of tokens: bytes of a cut character are held back until its rest comes. special: control tokens show
- * their names, which the marks around thinking may be. */
+/* Whole UTF-8 out of tokens: bytes of a cut character are held back until its rest comes. special: control
+ * tokens show their names, which the marks around thinking may be. */
 typedef struct mica_text_stream mica_text_stream;
-MICA_API mica_status mica_text_stream_new(mica_text_stream **out, const mica_model *m, bool special, mica_error *err);
+MICA_API mica_status mica_text_stream_new(mica_text_stream **out, const mica_model *m, bool special,
+                                          mica_error *err);
 /* Gives the text that became complete with this token, borrowed until the next call, "" when none. */
 MICA_API const char *mica_text_stream_put(mica_text_stream *ts, int32_t id, size_t *n_bytes);
-MICA_API const char *mica_text_stream_end(mica_text_stream *ts, size_t *n_bytes); // what was held back; ready for reuse
+MICA_API const char *mica_text_stream_end(mica_text_stream *ts,
+                                          size_t *n_bytes); // what was held back; ready for reuse
 MICA_API void mica_text_stream_free(mica_text_stream *ts);
-
-
 
 /* ---- Sessions ---- */
 
-MICA_API mica_status mica_session_new(mica_session **out, mica_model *m, mica_error *err); // MICA_E_BUSY: no slot left
-MICA_API void mica_session_free(mica_session *s);                                         // NULL allowed
+MICA_API mica_status mica_session_new(mica_session **out, mica_model *m,
+                                      mica_error *err); // MICA_E_BUSY: no slot left
+MICA_API void mica_session_free(mica_session *s);       // NULL allowed
 
-/* Makes the session's state be exactly the prefix `ids`: what it shares with the present one is kept, the rest is read in
- * chunks. *n_cached (NULL allowed) gets the tokens that were kept. Logits of the last id are then available. On error or
- * cancel the state is a whole prefix of ids, never half a chunk. A prefix longer than the context is MICA_E_ARG. */
+/* Makes the session's state be exactly the prefix `ids`: what it shares with the present one is kept, the
+ * rest is read in chunks. *n_cached (NULL allowed) gets the tokens that were kept. Logits of the last id are
+ * then available. On error or cancel the state is a whole prefix of ids, never half a chunk. A prefix longer
+ * than the context is MICA_E_ARG. */
 MICA_API mica_status mica_session_sync(mica_session *s, const int32_t *ids, size_t n, size_t *n_cached,
-                                       mica_cancel_flag *cancel, mica_progress_fn *progress, void *user, mica_error *err);
+                                       mica_cancel_flag *cancel, mica_progress_fn *progress, void *user,
+                                       mica_error *err);
 /* Appends one generated token (token role). */
 MICA_API mica_status mica_session_decode(mica_session *s, int32_t id, mica_error *err);
 MICA_API size_t mica_session_length(const mica_session *s);
 MICA_API const int32_t *mica_session_ids(const mica_session *s); // borrowed until the next call
-/* [n_vocab] logits after the last token; borrowed until the next call on the model. NULL when there are none. */
+/* [n_vocab] logits after the last token; borrowed until the next call on the model. NULL when there are none.
+ */
 MICA_API const float *mica_session_logits(mica_session *s);
 /* The model's choice after the last token; does not append it. */
-MICA_API mica_status mica_session_sample(mica_session *s, const mica_sampling *sampling, int32_t *id, mica_error *err);
+MICA_API mica_status mica_session_sample(mica_session *s, const mica_sampling *sampling, int32_t *id,
+                                         mica_error *err);
 
-typedef enum mica_finish { MICA_FINISH_NONE, MICA_FINISH_STOP, MICA_FINISH_LENGTH, MICA_FINISH_CANCELLED } mica_finish;
+typedef enum mica_finish {
+    MICA_FINISH_NONE,
+    MICA_FINISH_STOP,
+    MICA_FINISH_LENGTH,
+    MICA_FINISH_CANCELLED
+} mica_finish;
 
 typedef struct mica_generate_options {
     const mica_sampling *sampling; // NULL: the model's defaults
-    int32_t n_predict;             // most tokens to make; < 0: until the turn or the context ends; 0: read the prompt only
-    int32_t n_draft;               // most draft tokens a window, up to 7; 0: off. The tokens are the same with and without
-    float draft_min_p;             // a draft ends below this probability of the draft block's
-    bool ignore_end;               // go on after the end of the turn (for measuring)
+    int32_t
+        n_predict;   // most tokens to make; < 0: until the turn or the context ends; 0: read the prompt only
+    int32_t n_draft; // most draft tokens a window, up to 7; 0: off. The tokens are the same with and without
+    float draft_min_p; // a draft ends below this probability of the draft block's
+    bool ignore_end;   // go on after the end of the turn (for measuring)
     mica_cancel_flag *cancel;
-    mica_progress_fn *progress;    // of the prompt
+    mica_progress_fn *progress; // of the prompt
     void *progress_user;
 } mica_generate_options;
 
@@ -195,11 +217,12 @@ typedef struct mica_stats {
 typedef bool mica_token_fn(void *user, int32_t id);
 
 /* sync, then sample and decode until an end. *finish and *stats may be NULL. */
-MICA_API mica_status mica_generate(mica_session *s, const int32_t *ids, size_t n, const mica_generate_options *opt,
-                                   mica_token_fn *on_token, void *user, mica_finish *finish, mica_stats *stats,
-                                   mica_error *err);
+MICA_API mica_status mica_generate(mica_session *s, const int32_t *ids, size_t n,
+                                   const mica_generate_options *opt, mica_token_fn *on_token, void *user,
+                                   mica_finish *finish, mica_stats *stats, mica_error *err);
 
-/* Decodes one token for each of n different sessions of one model in a single step: id[i] is appended to s[i]. */
+/* Decodes one token for each of n different sessions of one model in a single step: id[i] is appended to
+ * s[i]. */
 MICA_API mica_status mica_decode_batch(mica_session *const *s, const int32_t *id, size_t n, mica_error *err);
 
 #ifdef __cplusplus

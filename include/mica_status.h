@@ -1,8 +1,8 @@
 /* How every fallible call of libmica reports failure.
  *
- * A call returns a mica_status and takes a mica_error last, which may be NULL. On failure the error holds one line,
- * "thing: what: why", made at the lowest point that knew the noun. The statuses are few and say what the caller can do.
- * Threads: a mica_error belongs to its caller. */
+ * A call returns a mica_status and takes a mica_error last, which may be NULL. On failure the error holds one
+ * line, "thing: what: why", made at the lowest point that knew the noun. The statuses are few and say what
+ * the caller can do. Threads: a mica_error belongs to its caller. */
 #ifndef MICA_STATUS_H
 #define MICA_STATUS_H
 
@@ -20,8 +20,8 @@ extern "C" {
 
 typedef enum mica_status {
     MICA_OK = 0,
-    MICA_E_ARG,         // a value the caller gave cannot be used (usage, a prompt over the context, a template error)
-    MICA_E_IO,          // a file is missing or cannot be read or written
+    MICA_E_ARG, // a value the caller gave cannot be used (usage, a prompt over the context, a template error)
+    MICA_E_IO,  // a file is missing or cannot be read or written
     MICA_E_FORMAT,      // a file is malformed
     MICA_E_UNSUPPORTED, // well-formed, but an architecture, type or feature this build does not run
     MICA_E_FIT,         // does not fit in the memory allowed

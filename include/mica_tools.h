@@ -1,7 +1,8 @@
 /* libmica's tools: look at a file, plan, evaluate, measure, synthesise, download.
  *
- * Each gives its result as one JSON text in the shape of docs/CONTRACT.md (the same that the command prints with --json);
- * callers that print for people read it back. Free it with mica_text_free. Threads: as mica.h. */
+ * Each gives its result as one JSON text in the shape of docs/CONTRACT.md (the same that the command prints
+ * with --json); callers that print for people read it back. Free it with mica_text_free. Threads: as mica.h.
+ */
 #ifndef MICA_TOOLS_H
 #define MICA_TOOLS_H
 
@@ -12,10 +13,12 @@ extern "C" {
 #endif
 
 /* {"path","version","alignment","shards","bytes","arch","name","parameters","metadata":{…},"tensors":[{"name","type","shape","bytes","shard","offset"}]}
- * Long arrays of metadata are cut to their first items unless `all`; "tensors" shapes are slowest axis first. */
+ * Long arrays of metadata are cut to their first items unless `all`; "tensors" shapes are slowest axis first.
+ */
 MICA_API mica_status mica_inspect(char **json, const char *path, bool all, mica_error *err);
 
-/* The plan for these options, nothing loaded; see CONTRACT.md `plan --json`. "fits" false is not an error here. */
+/* The plan for these options, nothing loaded; see CONTRACT.md `plan --json`. "fits" false is not an error
+ * here. */
 MICA_API mica_status mica_plan(char **json, const mica_load_options *opt, mica_error *err);
 
 /* Array of devices, `devices --json`; with selftest the kernels are compared with the definition first. */
@@ -28,15 +31,18 @@ typedef struct mica_eval_logits_options {
     uint32_t top;      // > 0: only the best so many as [id, logit]
     uint32_t split_at; // > 0: the first so many ids are read in a call of their own
 } mica_eval_logits_options;
-MICA_API mica_status mica_eval_logits(char **json, mica_session *s, const mica_eval_logits_options *opt, mica_error *err);
+MICA_API mica_status mica_eval_logits(char **json, mica_session *s, const mica_eval_logits_options *opt,
+                                      mica_error *err);
 
-/* Against a reference file (gzipped JSON of docs/FIXTURES.md). *ok false: some check failed; json tells which. */
-MICA_API mica_status mica_eval_ref(char **json, bool *ok, mica_session *s, const char *ref_path, mica_error *err);
-MICA_API mica_status mica_eval_tasks(char **json, mica_session *s, const char *tasks_path, mica_progress_fn *progress,
-                                     void *user, mica_error *err);
+/* Against a reference file (gzipped JSON of docs/FIXTURES.md). *ok false: some check failed; json tells
+ * which. */
+MICA_API mica_status mica_eval_ref(char **json, bool *ok, mica_session *s, const char *ref_path,
+                                   mica_error *err);
+MICA_API mica_status mica_eval_tasks(char **json, mica_session *s, const char *tasks_path,
+                                     mica_progress_fn *progress, void *user, mica_error *err);
 /* Perplexity of a text file over windows of the context; every token but the first of a window is scored. */
-MICA_API mica_status mica_eval_ppl(char **json, mica_session *s, const char *text_path, mica_progress_fn *progress,
-                                   void *user, mica_error *err);
+MICA_API mica_status mica_eval_ppl(char **json, mica_session *s, const char *text_path,
+                                   mica_progress_fn *progress, void *user, mica_error *err);
 /* Kullback-Leibler divergence from a base model of the same vocabulary over the same windows. */
 MICA_API mica_status mica_eval_kld(char **json, mica_session *s, mica_session *base, const char *text_path,
                                    mica_progress_fn *progress, void *user, mica_error *err);
@@ -50,8 +56,8 @@ typedef struct mica_bench_options {
     size_t n_depth;
     uint32_t repeats; // 0: 5
 } mica_bench_options;
-MICA_API mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *opt, mica_progress_fn *progress,
-                                void *user, mica_error *err);
+MICA_API mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *opt,
+                                mica_progress_fn *progress, void *user, mica_error *err);
 
 /* Measures this machine's read bandwidth in GB/s with n_thread threads (bounds of bench). */
 MICA_API double mica_measure_read_gbps(int n_thread);
@@ -63,14 +69,15 @@ typedef struct mica_synth_options {
     size_t n_set;
     uint32_t n_layer, n_expert; // 0: the preset's
     uint64_t seed;
-    double router_skew;         // 0: uniform; Zipf exponent of the router bias
+    double router_skew; // 0: uniform; Zipf exponent of the router bias
     bool mtp, dry_run;
     mica_cancel_flag *cancel;
     mica_progress_fn *progress;
     void *progress_user;
 } mica_synth_options;
 /* {"path","parameters","bytes","bytes_per_token"} */
-MICA_API mica_status mica_synth(char **json, const char *out_path, const mica_synth_options *opt, mica_error *err);
+MICA_API mica_status mica_synth(char **json, const char *out_path, const mica_synth_options *opt,
+                                mica_error *err);
 MICA_API mica_status mica_synth_presets(char **json, mica_error *err);
 
 typedef struct mica_pull_options {
@@ -79,11 +86,13 @@ typedef struct mica_pull_options {
     mica_progress_fn *progress;
     void *progress_user;
 } mica_pull_options;
-/* Downloads (resuming, verified, atomic) into the cache; *path is the first file, also when it was there already. */
+/* Downloads (resuming, verified, atomic) into the cache; *path is the first file, also when it was there
+ * already. */
 MICA_API mica_status mica_pull(char **path, const mica_pull_options *opt, mica_error *err);
-/* The file behind a name: an existing path as it is, else a pulled name; MICA_E_IO with a hint when neither. */
+/* The file behind a name: an existing path as it is, else a pulled name; MICA_E_IO with a hint when neither.
+ */
 MICA_API mica_status mica_resolve(char **path, const char *name, mica_error *err);
-MICA_API mica_status mica_list(char **json, mica_error *err);             // [{"name","path","bytes","complete"}]
+MICA_API mica_status mica_list(char **json, mica_error *err); // [{"name","path","bytes","complete"}]
 MICA_API mica_status mica_remove(const char *name, uint64_t *freed_bytes, mica_error *err);
 /* [{"name","meaning","default","value"}] of every environment variable read. */
 MICA_API mica_status mica_environment(char **json, mica_error *err);

@@ -1,4 +1,5 @@
-/* What every C test includes: cmocka with its odd prerequisites, and CHECK with the expression in the message. */
+/* What every C test includes: cmocka with its odd prerequisites, and CHECK with the expression in the
+ * message. */
 #ifndef MICA_TESTS_CHECK_H
 #define MICA_TESTS_CHECK_H
 
@@ -20,25 +21,25 @@ static inline void check_failed(const char *file, int line, const char *what, co
     _fail(file, line);
 }
 
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) check_failed(__FILE__, __LINE__, #x, "");                                                       \
+#define CHECK(x)                                                                                             \
+    do {                                                                                                     \
+        if (!(x)) check_failed(__FILE__, __LINE__, #x, "");                                                  \
     } while (0)
 
 /* A call that must succeed; its error text is in the message. `err` is in scope. */
-#define CHECK_OK(call)                                                                                                 \
-    do {                                                                                                               \
-        mica_status check_st_ = (call);                                                                                \
-        if (check_st_ != MICA_OK) check_failed(__FILE__, __LINE__, #call, err.text);                      \
+#define CHECK_OK(call)                                                                                       \
+    do {                                                                                                     \
+        mica_status check_st_ = (call);                                                                      \
+        if (check_st_ != MICA_OK) check_failed(__FILE__, __LINE__, #call, err.text);                         \
     } while (0)
 
 /* A test that cannot run says why and counts as skipped. */
-#define SKIP(...)                                                                                                      \
-    do {                                                                                                               \
-        printf("skip: ");                                                                                              \
-        printf(__VA_ARGS__);                                                                                           \
-        printf("\n");                                                                                                  \
-        skip();                                                                                                        \
+#define SKIP(...)                                                                                            \
+    do {                                                                                                     \
+        printf("skip: ");                                                                                    \
+        printf(__VA_ARGS__);                                                                                 \
+        printf("\n");                                                                                        \
+        skip();                                                                                              \
     } while (0)
 
 /* Deterministic pseudo-random numbers for tests: xorshift64*, seed printed by whoever seeds. */
@@ -48,6 +49,8 @@ static inline uint64_t test_rand(uint64_t *s) {
     *s ^= *s >> 27;
     return *s * 2685821657736338717ull;
 }
-static inline float test_randf(uint64_t *s) { return (float)((double)(test_rand(s) >> 11) / 9007199254740992.0 * 2.0 - 1.0); }
+static inline float test_randf(uint64_t *s) {
+    return (float)((double)(test_rand(s) >> 11) / 9007199254740992.0 * 2.0 - 1.0);
+}
 
 #endif

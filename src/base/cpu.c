@@ -1,4 +1,5 @@
-/* Instruction sets from CPUID (and XCR0: the system must save the registers), cores from hwloc, limits from cgroups. */
+/* Instruction sets from CPUID (and XCR0: the system must save the registers), cores from hwloc, limits from
+ * cgroups. */
 #include "base/cpu.h"
 
 #include <hwloc.h>
@@ -9,7 +10,9 @@
 
 static const char *const g_isa_name[CPU_ISA_N] = {"scalar", "avx2", "avx512"};
 
-const char *cpu_isa_name(cpu_isa isa) { return g_isa_name[isa]; }
+const char *cpu_isa_name(cpu_isa isa) {
+    return g_isa_name[isa];
+}
 
 bool cpu_isa_parse(cpu_isa *out, const char *name) {
     for (int i = 0; i < CPU_ISA_N; i++) {
@@ -49,8 +52,12 @@ bool cpu_has_avxvnni(void) {
     return a >> 4 & 1;
 }
 #else
-cpu_isa cpu_isa_best(void) { return CPU_SCALAR; }
-bool cpu_has_avxvnni(void) { return false; }
+cpu_isa cpu_isa_best(void) {
+    return CPU_SCALAR;
+}
+bool cpu_has_avxvnni(void) {
+    return false;
+}
 #endif
 
 /* The processor-time limit of our cgroup, rounded up to whole processors; 0 when there is none. */

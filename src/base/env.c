@@ -16,11 +16,17 @@ static const env_var g_vars[] = {
     {"HF_ENDPOINT", "base URL used by pull for hf: names", "https://huggingface.co"},
 };
 
-char *const *env_all(void) { return environ; }
+char *const *env_all(void) {
+    return environ;
+}
 
-size_t env_count(void) { return sizeof g_vars / sizeof g_vars[0]; }
+size_t env_count(void) {
+    return sizeof g_vars / sizeof g_vars[0];
+}
 
-const env_var *env_at(size_t i) { return &g_vars[i]; }
+const env_var *env_at(size_t i) {
+    return &g_vars[i];
+}
 
 const char *env_get(const char *name) {
     size_t i = 0;

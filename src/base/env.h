@@ -1,4 +1,5 @@
-/* The environment variables mica reads: one table of name, meaning and default. getenv is called nowhere else. */
+/* The environment variables mica reads: one table of name, meaning and default. getenv is called nowhere
+ * else. */
 #ifndef MICA_BASE_ENV_H
 #define MICA_BASE_ENV_H
 #include <stddef.h>

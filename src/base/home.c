@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The home folder, or NULL: daemons and containers may run without HOME, and under a user id that nobody named. */
+/* The home folder, or NULL: daemons and containers may run without HOME, and under a user id that nobody
+ * named. */
 static const char *user_home(void) {
     const char *home = env_get("HOME");
     if (home) return home;
@@ -25,7 +26,8 @@ mica_status home_find(char **out, mica_error *err) {
     const char *own = env_get("MICA_HOME"), *cache = env_get("XDG_CACHE_HOME"), *home = NULL;
     char cwd[PATH_MAX];
     if (own) {
-        // A relative MICA_HOME means the folder it names now: later changes of the working folder must not move it.
+        // A relative MICA_HOME means the folder it names now: later changes of the working folder must not
+        // move it.
         if (own[0] != '/' && getcwd(cwd, sizeof cwd)) strbuf_printf(&path, "%s/", cwd);
         strbuf_puts(&path, own);
     } else if (cache && cache[0] == '/') { // the XDG specification: relative values are ignored
@@ -33,7 +35,8 @@ mica_status home_find(char **out, mica_error *err) {
     } else if ((home = user_home())) {
         strbuf_printf(&path, "%s/.cache/mica", home);
     } else {
-        return fail(err, MICA_E_IO, "cache folder: neither MICA_HOME nor HOME is set: set MICA_HOME to a folder of yours");
+        return fail(err, MICA_E_IO,
+                    "cache folder: neither MICA_HOME nor HOME is set: set MICA_HOME to a folder of yours");
     }
     while (path.n > 1 && path.p[path.n - 1] == '/') path.p[--path.n] = 0;
     *out = strbuf_take(&path);

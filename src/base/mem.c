@@ -19,16 +19,22 @@ static int must_fail(void) {
     return 0;
 }
 
-void *mem_alloc(size_t n_bytes) { return must_fail() ? NULL : malloc(n_bytes ? n_bytes : 1); }
+void *mem_alloc(size_t n_bytes) {
+    return must_fail() ? NULL : malloc(n_bytes ? n_bytes : 1);
+}
 
 void *mem_calloc(size_t n, size_t size_bytes) {
     if (must_fail()) return NULL;
     return calloc(n ? n : 1, size_bytes ? size_bytes : 1);
 }
 
-void *mem_realloc(void *p, size_t n_bytes) { return must_fail() ? NULL : realloc(p, n_bytes ? n_bytes : 1); }
+void *mem_realloc(void *p, size_t n_bytes) {
+    return must_fail() ? NULL : realloc(p, n_bytes ? n_bytes : 1);
+}
 
-void mem_free(void *p) { free(p); }
+void mem_free(void *p) {
+    free(p);
+}
 
 char *mem_strdup(const char *s) {
     size_t n = strlen(s) + 1;
@@ -64,9 +70,13 @@ void mem_pages_free(void *p) {
     munmap(base, n);
 }
 
-uint64_t mem_count(void) { return atomic_load_explicit(&g_count, memory_order_relaxed); }
+uint64_t mem_count(void) {
+    return atomic_load_explicit(&g_count, memory_order_relaxed);
+}
 
-void mem_fail_after(int64_t n) { atomic_store_explicit(&g_fail_after, n, memory_order_relaxed); }
+void mem_fail_after(int64_t n) {
+    atomic_store_explicit(&g_fail_after, n, memory_order_relaxed);
+}
 
 mica_status arena_init(arena *a, size_t size_bytes, const char *what, mica_error *err) {
     *a = (arena){0};
@@ -81,7 +91,9 @@ void arena_fini(arena *a) {
     *a = (arena){0};
 }
 
-void arena_reset(arena *a) { a->used_bytes = 0; }
+void arena_reset(arena *a) {
+    a->used_bytes = 0;
+}
 
 void *arena_take(arena *a, size_t n_bytes, size_t align) {
     size_t at = (a->used_bytes + align - 1) & ~(align - 1);

@@ -1,4 +1,5 @@
-/* Sizes from files are hostile: sums and products of them go through here. Little-endian loads that may be unaligned. */
+/* Sizes from files are hostile: sums and products of them go through here. Little-endian loads that may be
+ * unaligned. */
 #ifndef MICA_BASE_NUM_H
 #define MICA_BASE_NUM_H
 
@@ -26,7 +27,9 @@ static inline bool num_align_u64(uint64_t *out, uint64_t a, uint64_t align) {
     *out = r & ~(align - 1);
     return true;
 }
-static inline uint64_t num_ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+static inline uint64_t num_ceil_div(uint64_t a, uint64_t b) {
+    return a / b + (a % b != 0);
+}
 
 static inline uint16_t load_u16(const void *p) {
     uint16_t v;

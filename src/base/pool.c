@@ -3,8 +3,8 @@
  *     caller: write job, bump epoch, wake sleepers, do part 0, wait until n_left is 0
  *     worker: spin on epoch, else sleep; do its part; n_left--
  *
- * Spinning is bounded (about 20 us), and shorter once threads outnumber the processors we may run on: a spinning waiter
- * then holds the core that the last worker needs. */
+ * Spinning is bounded (about 20 us), and shorter once threads outnumber the processors we may run on: a
+ * spinning waiter then holds the core that the last worker needs. */
 #include "base/pool.h"
 #include "base/cpu.h"
 #include "base/mem.h"
@@ -25,9 +25,9 @@ typedef struct worker {
 
 struct pool {
     int n_thread, n_started;
-    int n_spin;            // turns of the waiting loop before sleeping
-    worker *workers;       // owned, [n_thread - 1]
-    pool_fn fn;            // written before epoch is bumped, read after it is seen
+    int n_spin;      // turns of the waiting loop before sleeping
+    worker *workers; // owned, [n_thread - 1]
+    pool_fn fn;      // written before epoch is bumped, read after it is seen
     void *arg;
     _Alignas(64) _Atomic uint32_t epoch;    // futex word of the workers
     _Alignas(64) _Atomic uint32_t n_left;   // futex word of the caller
@@ -101,7 +101,8 @@ mica_status pool_new(pool **out, int n_thread, mica_error *err) {
         *w = (worker){.p = p, .ith = i};
         if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
             pool_free(p);
-            return fail(err, MICA_E_NOMEM, "thread pool: start thread %d of %d: no resources", i + 1, n_thread);
+            return fail(err, MICA_E_NOMEM, "thread pool: start thread %d of %d: no resources", i + 1,
+                        n_thread);
         }
         p->n_started++;
     }
@@ -118,7 +119,9 @@ void pool_free(pool *p) {
     mem_free(p);
 }
 
-int pool_size(const pool *p) { return p->n_thread; }
+int pool_size(const pool *p) {
+    return p->n_thread;
+}
 
 void pool_run(pool *p, pool_fn fn, void *arg) {
     if (p->n_thread == 1) {
@@ -139,8 +142,8 @@ void pool_run(pool *p, pool_fn fn, void *arg) {
     atomic_store(&p->caller_asleep, 0);
 }
 
-/* The last to come opens the barrier. Its reset of n_here is ordered before the new phase, so that the next barrier of the
- * same call counts from zero. */
+/* The last to come opens the barrier. Its reset of n_here is ordered before the new phase, so that the next
+ * barrier of the same call counts from zero. */
 void pool_barrier(pool *p) {
     if (p->n_thread == 1) return;
     uint32_t seen = atomic_load_explicit(&p->phase, memory_order_relaxed);

@@ -25,8 +25,8 @@ const char *mica_status_name(mica_status status) {
     return "unknown";
 }
 
-/* A name from a file may hold escape sequences, also the two-byte ones, or bytes that are no UTF-8. A character cut by
- * our own bound stays for drop_cut_utf8. */
+/* A name from a file may hold escape sequences, also the two-byte ones, or bytes that are no UTF-8. A
+ * character cut by our own bound stays for drop_cut_utf8. */
 static void make_printable(char *s) {
     while (*s) {
         const unsigned char c = (unsigned char)s[0], next = (unsigned char)s[1];

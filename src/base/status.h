@@ -1,4 +1,5 @@
-/* Errors are values: see mica_status.h. Here are the maker and the two forwarding macros; there are no others.
+/* Errors are values: see mica_status.h. Here are the maker and the two forwarding macros; there are no
+ * others.
  *
  *     TRY(gguf_open(&g, path, err));              // nothing held yet
  *     TRY_GOTO(model_bind(&m, g, err), done);     // `st` is in scope and `done:` frees what is still owned
@@ -15,16 +16,16 @@ mica_status fail(mica_error *err, mica_status st, const char *fmt, ...) MICA_PRI
 /* Puts "prefix: " before the text already in err; for a layer that knows a better noun. Returns st. */
 mica_status fail_within(mica_error *err, mica_status st, const char *fmt, ...) MICA_PRINTF(3, 4);
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        mica_status try_st_ = (call);                                                                                  \
-        if (try_st_ != MICA_OK) return try_st_;                                                                        \
+#define TRY(call)                                                                                            \
+    do {                                                                                                     \
+        mica_status try_st_ = (call);                                                                        \
+        if (try_st_ != MICA_OK) return try_st_;                                                              \
     } while (0)
 
-#define TRY_GOTO(call, label)                                                                                          \
-    do {                                                                                                               \
-        st = (call);                                                                                                   \
-        if (st != MICA_OK) goto label;                                                                                 \
+#define TRY_GOTO(call, label)                                                                                \
+    do {                                                                                                     \
+        st = (call);                                                                                         \
+        if (st != MICA_OK) goto label;                                                                       \
     } while (0)
 
 #endif

@@ -48,9 +48,13 @@ void strbuf_put(strbuf *b, const void *p, size_t n) {
     b->p[b->n] = 0;
 }
 
-void strbuf_puts(strbuf *b, const char *s) { strbuf_put(b, s, strlen(s)); }
+void strbuf_puts(strbuf *b, const char *s) {
+    strbuf_put(b, s, strlen(s));
+}
 
-void strbuf_putc(strbuf *b, char c) { strbuf_put(b, &c, 1); }
+void strbuf_putc(strbuf *b, char c) {
+    strbuf_put(b, &c, 1);
+}
 
 void strbuf_printf(strbuf *b, const char *fmt, ...) {
     va_list ap, again;
@@ -65,7 +69,9 @@ void strbuf_printf(strbuf *b, const char *fmt, ...) {
     va_end(again);
 }
 
-const char *strbuf_cstr(const strbuf *b) { return b->p ? b->p : ""; }
+const char *strbuf_cstr(const strbuf *b) {
+    return b->p ? b->p : "";
+}
 
 char *strbuf_take(strbuf *b) {
     if (b->failed) {
@@ -85,7 +91,8 @@ int utf8_len(const char *s, size_t n) {
     size_t need;
     if (c < 0x80) return 1;
     if (c < 0xC2 || c > 0xF4) return -1;
-    if (c < 0xE0) need = 2;
+    if (c < 0xE0)
+        need = 2;
     else if (c < 0xF0) {
         need = 3;
         if (c == 0xE0) lo = 0xA0;

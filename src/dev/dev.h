@@ -4,10 +4,11 @@
  *     TRY(dev_norm(d, &(norm_args){...}, err));  TRY(dev_linear(d, &(linear_args){...}, err));  ...
  *     TRY(dev_sync(d, err));                     // everything above is done, or this says what went wrong
  *
- * The caller never learns which device it is: src/model has no #if and no device name. Calls are enqueued in order; on the
- * CPU they are done on return. Argument records are kern/args.h; each names shapes, and every device computes the same bits
- * (docs/ARITHMETIC.md). Nothing allocates but dev_open, dev_alloc and dev_bind.
- * Threads: worker only. Ownership: pointers from dev_alloc and dev_bind belong to the device until dev_release or close. */
+ * The caller never learns which device it is: src/model has no #if and no device name. Calls are enqueued in
+ * order; on the CPU they are done on return. Argument records are kern/args.h; each names shapes, and every
+ * device computes the same bits (docs/ARITHMETIC.md). Nothing allocates but dev_open, dev_alloc and dev_bind.
+ * Threads: worker only. Ownership: pointers from dev_alloc and dev_bind belong to the device until
+ * dev_release or close. */
 #ifndef MICA_DEV_H
 #define MICA_DEV_H
 
@@ -26,11 +27,13 @@ typedef struct expert_lease {
     uint32_t layer, expert;
 } expert_lease;
 
-/* Where experts come from; src/store implements it. A successful acquire pins the bytes and is paid back by exactly one
- * release, also on errors. will_need is advice for the experts of one call: it holds nothing and may do nothing. */
+/* Where experts come from; src/store implements it. A successful acquire pins the bytes and is paid back by
+ * exactly one release, also on errors. will_need is advice for the experts of one call: it holds nothing and
+ * may do nothing. */
 typedef struct expert_source expert_source;
 struct expert_source {
-    mica_status (*acquire)(expert_source *s, uint32_t layer, uint32_t expert, expert_lease *out, mica_error *err);
+    mica_status (*acquire)(expert_source *s, uint32_t layer, uint32_t expert, expert_lease *out,
+                           mica_error *err);
     void (*release)(expert_source *s, expert_lease *lease);
     void (*will_need)(expert_source *s, uint32_t layer, const int32_t *experts, uint32_t n);
 };
@@ -39,17 +42,17 @@ typedef enum dev_kind { DEV_REF, DEV_CPU } dev_kind;
 
 /* The largest call a device will see: scratch is taken for it once, in dev_open. */
 typedef struct dev_limits {
-    uint32_t n_row;         // rows of a batch
-    uint32_t n_col;         // inputs of any product
-    uint32_t n_out;         // outputs of any product
+    uint32_t n_row;          // rows of a batch
+    uint32_t n_col;          // inputs of any product
+    uint32_t n_out;          // outputs of any product
     uint32_t n_head, d_head; // query heads; the largest of any d_k and d_v, recurrent ones included
     uint32_t n_expert, n_expert_used, n_embd, n_ff_expert; // 0 without experts
 } dev_limits;
 
 typedef struct dev_config {
     dev_kind kind;
-    cpu_isa isa;            // cap for DEV_CPU; DEV_REF is always scalar
-    int n_thread;           // >= 1
+    cpu_isa isa;  // cap for DEV_CPU; DEV_REF is always scalar
+    int n_thread; // >= 1
     dev_limits limits;
     expert_source *experts; // borrowed, NULL without experts
 } dev_config;
@@ -59,13 +62,16 @@ typedef struct dev_ops {
     void (*close)(dev *d);
     mica_status (*alloc)(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err); // zeroed
     void (*release)(dev *d, void *p);
-    /* Makes host bytes (borrowed, living as long as the device) readable by kernels. The CPU gives them back as they are. */
+    /* Makes host bytes (borrowed, living as long as the device) readable by kernels. The CPU gives them back
+     * as they are. */
     mica_status (*bind)(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err);
     mica_status (*upload)(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err);
     mica_status (*download)(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err);
-    mica_status (*copy)(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err); // may not overlap
+    mica_status (*copy)(dev *d, void *dst, const void *src, size_t n_bytes,
+                        mica_error *err); // may not overlap
     mica_status (*zero)(dev *d, void *dst, size_t n_bytes, mica_error *err);
-    mica_status (*sync)(dev *d, mica_error *err); // MICA_E_DEVICE also when a value of the step was not finite
+    mica_status (*sync)(dev *d,
+                        mica_error *err); // MICA_E_DEVICE also when a value of the step was not finite
 
     mica_status (*embed)(dev *d, const embed_args *a, mica_error *err);
     mica_status (*norm)(dev *d, const norm_args *a, mica_error *err);
@@ -94,8 +100,10 @@ struct dev {
 mica_status dev_open(dev **out, const dev_config *cfg, mica_error *err);
 void dev_close(dev *d); // accepts NULL
 
-#define DEV_CALL(op)                                                                                                   \
-    static inline mica_status dev_##op(dev *d, const op##_args *a, mica_error *err) { return d->ops->op(d, a, err); }
+#define DEV_CALL(op)                                                                                         \
+    static inline mica_status dev_##op(dev *d, const op##_args *a, mica_error *err) {                        \
+        return d->ops->op(d, a, err);                                                                        \
+    }
 DEV_CALL(embed)
 DEV_CALL(norm)
 DEV_CALL(quantise)
@@ -118,8 +126,11 @@ DEV_CALL(scale)
 static inline mica_status dev_alloc(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err) {
     return d->ops->alloc(d, out, n_bytes, what, err);
 }
-static inline void dev_release(dev *d, void *p) { d->ops->release(d, p); }
-static inline mica_status dev_bind(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err) {
+static inline void dev_release(dev *d, void *p) {
+    d->ops->release(d, p);
+}
+static inline mica_status dev_bind(dev *d, const void **out, const void *host, size_t n_bytes,
+                                   mica_error *err) {
     return d->ops->bind(d, out, host, n_bytes, err);
 }
 static inline mica_status dev_upload(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err) {
@@ -134,6 +145,8 @@ static inline mica_status dev_copy(dev *d, void *dst, const void *src, size_t n_
 static inline mica_status dev_zero(dev *d, void *dst, size_t n_bytes, mica_error *err) {
     return d->ops->zero(d, dst, n_bytes, err);
 }
-static inline mica_status dev_sync(dev *d, mica_error *err) { return d->ops->sync(d, err); }
+static inline mica_status dev_sync(dev *d, mica_error *err) {
+    return d->ops->sync(d, err);
+}
 
 #endif

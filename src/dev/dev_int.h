@@ -17,7 +17,9 @@ mica_status host_download(dev *d, void *host, const void *src, size_t n_bytes, m
 mica_status host_zero(dev *d, void *dst, size_t n_bytes, mica_error *err);
 mica_status host_copy(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err);
 
-static inline float *act_x(const quant_act *a, uint32_t row) { return a->x + (size_t)row * a->ld; }
+static inline float *act_x(const quant_act *a, uint32_t row) {
+    return a->x + (size_t)row * a->ld;
+}
 
 static inline int32_t kv_page_of(const kv_pages *t, int32_t seq, int32_t pos) {
     return t->table[(size_t)seq * t->n_slot + (uint32_t)(pos / KV_PAGE) % t->n_slot];

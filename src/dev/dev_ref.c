@@ -1,7 +1,9 @@
-/* The scalar definition of every operation of the seam: one thread, plain loops, in the order of docs/ARITHMETIC.md.
+/* The scalar definition of every operation of the seam: one thread, plain loops, in the order of
+ * docs/ARITHMETIC.md.
  *
- * Every other device must give these bits. So nothing here is tiled, blocked or clever; where a rule of that page and this
- * file disagree, one of them is a bug. Attention is in ref_attn.c, products are quant_ops_get(CPU_SCALAR). */
+ * Every other device must give these bits. So nothing here is tiled, blocked or clever; where a rule of that
+ * page and this file disagree, one of them is a bug. Attention is in ref_attn.c, products are
+ * quant_ops_get(CPU_SCALAR). */
 #include "dev/dev_ref.h"
 
 #include "base/mem.h"
@@ -68,8 +70,10 @@ static mica_status ref_add_norm(dev *d, const add_norm_args *a, mica_error *err)
 
 void ref_product(ref_dev *r, float *y, const weight_ref *w, const quant_act *a, uint32_t row, bool prompt) {
     size_t row_bytes = weight_row_bytes(w);
-    if (prompt) r->q->prompt[w->type](y, w->n_row, w->w, row_bytes, a, row, 1, w->n_row, w->n_col, r->panel);
-    else r->q->token[w->type](y, w->n_row, w->w, row_bytes, a, row, 1, w->n_row, w->n_col);
+    if (prompt)
+        r->q->prompt[w->type](y, w->n_row, w->w, row_bytes, a, row, 1, w->n_row, w->n_col, r->panel);
+    else
+        r->q->token[w->type](y, w->n_row, w->w, row_bytes, a, row, 1, w->n_row, w->n_col);
 }
 
 /* y = (add ? y : 0) + ((v * scale) + bias), each step only when it is asked for. */
@@ -122,8 +126,20 @@ static mica_status ref_glu(dev *d, const glu_args *a, mica_error *err) {
     return MICA_OK;
 }
 
-/* Selection by logit, the lower index first among equals (rule 10), then softmax over the chosen: the same as softmax over
- * all and renormalising, without the sum over all. */
+/* The expert of the largest logit that is not among ids[0..k), the lower index first among equals (rule 10).
+ */
+static int32_t next_best(const float *l, uint32_t n_expert, const int32_t *ids, uint32_t k) {
+    int32_t best = -1;
+    for (uint32_t e = 0; e < n_expert; e++) {
+        bool taken = false;
+        for (uint32_t j = 0; j < k; j++) taken |= ids[j] == (int32_t)e;
+        if (!taken && (best < 0 || l[e] > l[best])) best = (int32_t)e;
+    }
+    return best;
+}
+
+/* Selection, then softmax over the chosen: the same as softmax over all and renormalising, without the sum
+ * over all. */
 static mica_status ref_router(dev *d, const router_args *a, mica_error *err) {
     (void)err;
     for (uint32_t ir = 0; ir < a->n_row; ir++) {
@@ -131,16 +147,10 @@ static mica_status ref_router(dev *d, const router_args *a, mica_error *err) {
         int32_t *ids = a->ids + (size_t)ir * a->n_used;
         float *w = a->weights + (size_t)ir * a->n_used, sum = 0.0f;
         for (uint32_t k = 0; k < a->n_used; k++) {
-            int32_t best = -1;
-            for (uint32_t e = 0; e < a->n_expert; e++) {
-                bool taken = false;
-                for (uint32_t j = 0; j < k; j++) taken |= ids[j] == (int32_t)e;
-                if (!taken && (best < 0 || l[e] > l[best])) best = (int32_t)e;
-            }
-            ids[k] = best;
-            w[k] = exactf_exp(l[best] - l[ids[0]]);
+            ids[k] = next_best(l, a->n_expert, ids, k);
+            w[k] = exactf_exp(l[ids[k]] - l[ids[0]]);
             sum = sum + w[k];
-            if (!(l[best] - l[best] == 0.0f)) ((ref_dev *)d)->not_finite = "router";
+            if (!(l[ids[k]] - l[ids[k]] == 0.0f)) ((ref_dev *)d)->not_finite = "router";
         }
         for (uint32_t k = 0; k < a->n_used; k++) {
             w[k] = w[k] / sum;
@@ -150,8 +160,10 @@ static mica_status ref_router(dev *d, const router_args *a, mica_error *err) {
     return MICA_OK;
 }
 
-/* out = (down(act(gate a) * up a)) of one expert for one row; each product times the stack's scale of that expert. */
-static mica_status one_expert(ref_dev *r, const experts_args *a, uint32_t ir, uint32_t e, float *out, mica_error *err) {
+/* out = (down(act(gate a) * up a)) of one expert for one row; each product times the stack's scale of that
+ * expert. */
+static mica_status one_expert(ref_dev *r, const experts_args *a, uint32_t ir, uint32_t e, float *out,
+                              mica_error *err) {
     expert_lease lease;
     TRY(r->experts->acquire(r->experts, a->layer, e, &lease, err));
     bool prompt = ir < a->n_prompt;
@@ -233,14 +245,15 @@ static const dev_ops g_ref_ops = {
     .scale = ref_scale,
 };
 
-/* One block: floats of the widest call, the hidden row of an expert in its four forms, the panel of prompt products. */
+/* One block: floats of the widest call, the hidden row of an expert in its four forms, the panel of prompt
+ * products. */
 mica_status dev_ref_open(dev **out, const dev_config *cfg, mica_error *err) {
     *out = NULL;
     const dev_limits *m = &cfg->limits;
     uint32_t ld = (m->n_ff_expert + 255u) & ~255u;
     size_t n_wide = m->n_out > m->n_col ? m->n_out : m->n_col;
-    size_t n_float = n_wide + 2 * (size_t)m->n_ff_expert + 2 * (size_t)m->n_embd + 2 * (size_t)m->d_head + KV_PAGE
-                     + (size_t)m->d_head * m->d_head /* a copy of one head's recurrent state */;
+    size_t n_float = n_wide + 2 * (size_t)m->n_ff_expert + 2 * (size_t)m->n_embd + 2 * (size_t)m->d_head +
+                     KV_PAGE + (size_t)m->d_head * m->d_head /* a copy of one head's recurrent state */;
     size_t n_act = (size_t)ld * (sizeof(float) + 1) + ld / 32 * 2 * sizeof(float) + ld / 16 * sizeof(float);
     size_t n_panel = quant_prompt_scratch_bytes(m->n_col);
     n_float = (n_float + 15) & ~(size_t)15;

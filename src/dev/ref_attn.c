@@ -23,8 +23,17 @@ static void rotate(float *x, const float *cs, uint32_t n_rot, rope_kind kind) {
 
 /* One head's vector into the cache: f16 by rounding to nearest even, kept finite by a clamp; i8 with one
  * scale (rule 1 over the whole head). */
-static void store(void *cache, float *scale, kv_type type, size_t at, size_t at_scale, const float *x,
-                  uint32_t n) {
+typedef struct kv_slot {
+    void *cache;  // keys or values of the layer
+    float *scale; // KV_I8 only
+    kv_type type;
+    size_t head; // which (page, head, position); a vector of n begins at head * n
+} kv_slot;
+
+static void store(kv_slot to, const float *x, uint32_t n) {
+    void *cache = to.cache;
+    size_t at = to.head * n;
+    kv_type type = to.type;
     if (type == KV_F32) {
         memcpy((float *)cache + at, x, n * sizeof(float));
         return;
@@ -44,7 +53,7 @@ static void store(void *cache, float *scale, kv_type type, size_t at, size_t at_
         float q = rintf(x[i] * inv);
         ((int8_t *)cache)[at + i] = (int8_t)(q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q);
     }
-    scale[at_scale] = d;
+    to.scale[to.head] = d;
 }
 
 /* Values as float (f16 and f32), or as the integers of i8, whose scale is applied by the caller. */
@@ -85,10 +94,10 @@ mica_status ref_rope_kv(dev *d, const rope_kv_args *a, mica_error *err) {
             float *v = a->v + (size_t)ir * a->ld_kv + (size_t)ih * a->d_v;
             size_t at = kv_at(page, a->n_head_kv, ih, in_page, 1);
             if (a->v_norm) ref_rms(v, v, NULL, a->d_v, a->eps);
-            store(a->kv.v, a->kv.v_scale, a->kv.type, at * a->d_v, at, v, a->d_v);
+            store((kv_slot){a->kv.v, a->kv.v_scale, a->kv.type, at}, v, a->d_v);
             if (a->k_norm) ref_rms(k, k, a->k_norm, a->d_k, a->eps);
             rotate(k, cs, a->n_rot, a->rope);
-            store(a->kv.k, a->kv.k_scale, a->kv.type, at * a->d_k, at, k, a->d_k);
+            store((kv_slot){a->kv.k, a->kv.k_scale, a->kv.type, at}, k, a->d_k);
             if (!finite_row(k, a->d_k) || !finite_row(v, a->d_v)) r->not_finite = "key or value";
         }
     }
@@ -117,9 +126,17 @@ static void join(running *run, float m, float l, const float *o, uint32_t d_v) {
     for (uint32_t i = 0; i < d_v; i++) run->o[i] = run->o[i] * a + o[i] * b;
 }
 
-/* Positions pos[0..n) (all of one block, ascending) of one row and head. */
-static void attend_block(ref_dev *r, const attn_args *a, uint32_t ir, uint32_t ih, const int32_t *pos,
-                         uint32_t n, running *run) {
+/* Some positions of one block, ascending. */
+typedef struct block_positions {
+    int32_t pos[KV_PAGE];
+    uint32_t n;
+} block_positions;
+
+/* One block of one row and head. */
+static void attend_block(ref_dev *r, const attn_args *a, uint32_t ir, uint32_t ih, const block_positions *b,
+                         running *run) {
+    const int32_t *pos = b->pos;
+    uint32_t n = b->n;
     float *score = r->scratch, *x = score + KV_PAGE, *o = x + (a->d_k > a->d_v ? a->d_k : a->d_v);
     const float *q = a->q + (size_t)ir * a->ld_q + (size_t)ih * a->head_ld_q;
     uint32_t ih_kv = ih / (a->n_head / a->n_head_kv);
@@ -169,9 +186,9 @@ mica_status ref_attn(dev *d, const attn_args *a, mica_error *err) {
     for (uint32_t ir = 0; ir < a->n_row; ir++) {
         for (uint32_t ih = 0; ih < a->n_head; ih++) {
             running run = {.o = act_x(&a->o, ir) + (size_t)ih * a->d_v};
-            int32_t pos[KV_PAGE], next = 0;
-            for (uint32_t n; (n = next_block(a, ir, &next, pos)) > 0;)
-                attend_block(r, a, ir, ih, pos, n, &run);
+            block_positions b;
+            int32_t next = 0;
+            while ((b.n = next_block(a, ir, &next, b.pos)) > 0) attend_block(r, a, ir, ih, &b, &run);
             const float *gate = a->gate ? a->gate + (size_t)ir * a->ld_q + (size_t)ih * a->head_ld_q : NULL;
             float inv = 1.0f / run.l;
             for (uint32_t j = 0; j < a->d_v; j++) {

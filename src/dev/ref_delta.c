@@ -4,30 +4,33 @@
 
 #include <string.h>
 
-/* Input of channel c at position p of the run's sequence: from the batch when the run holds it, else from the ring. */
+/* Input of channel c at position p of the run's sequence: from the batch when the run holds it, else from the
+ * ring. */
 static float conv_input(const conv_args *a, const row_run *run, int32_t p, uint32_t c) {
     if (p < 0) return 0.0f;
     int32_t first = a->rows[run->row0].pos;
     if (p >= first) return a->u[((size_t)run->row0 + (uint32_t)(p - first)) * a->n_col + c];
-    return a->ring[(uint64_t)(uint32_t)run->seq * a->ld_seq + (size_t)((uint32_t)p % CONV_RING) * a->n_col + c];
+    return a
+        ->ring[(uint64_t)(uint32_t)run->seq * a->ld_seq + (size_t)((uint32_t)p % CONV_RING) * a->n_col + c];
+}
+
+static void conv_row(const conv_args *a, const row_run *run, uint32_t r) {
+    for (uint32_t c = 0; c < a->n_col; c++) {
+        float y = 0.0f;
+        for (uint32_t j = 0; j < a->n_tap; j++) {
+            int32_t p = a->rows[r].pos - (int32_t)(a->n_tap - 1 - j);
+            y = fmaf(a->w[(size_t)c * a->n_tap + j], conv_input(a, run, p, c), y);
+        }
+        a->y[(size_t)r * a->n_col + c] = exactf_silu(y);
+    }
 }
 
 mica_status ref_conv(dev *d, const conv_args *a, mica_error *err) {
     (void)d, (void)err;
     for (uint32_t i = 0; i < a->n_run; i++) {
         const row_run *run = &a->runs[i];
-        for (uint32_t r = run->row0; r < run->row0 + run->n_row; r++) {
-            int32_t pos = a->rows[r].pos;
-            for (uint32_t c = 0; c < a->n_col; c++) {
-                float y = 0.0f;
-                for (uint32_t j = 0; j < a->n_tap; j++) {
-                    int32_t p = pos - (int32_t)(a->n_tap - 1 - j);
-                    y = fmaf(a->w[(size_t)c * a->n_tap + j], conv_input(a, run, p, c), y);
-                }
-                a->y[(size_t)r * a->n_col + c] = exactf_silu(y);
-            }
-        }
         float *ring = a->ring + (uint64_t)(uint32_t)run->seq * a->ld_seq;
+        for (uint32_t r = run->row0; r < run->row0 + run->n_row; r++) conv_row(a, run, r);
         for (uint32_t r = run->row0; r < run->row0 + run->n_row; r++) {
             size_t slot = (uint32_t)a->rows[r].pos % CONV_RING;
             memcpy(ring + slot * a->n_col, a->u + (size_t)r * a->n_col, a->n_col * sizeof(float));
@@ -78,7 +81,8 @@ static void delta_row(const delta_args *a, float *s, uint32_t r, uint32_t h, flo
     for (size_t i = 0; i < (size_t)a->d_k * a->d_v; i++) s[i] = s[i] * g;
     for (uint32_t c = 0; c < a->d_v; c++) delta[c] = (v[c] - column_dot(s, k, a->d_k, a->d_v, c)) * beta;
     for (uint32_t i = 0; i < a->d_k; i++) {
-        for (uint32_t c = 0; c < a->d_v; c++) s[(size_t)i * a->d_v + c] = fmaf(k[i], delta[c], s[(size_t)i * a->d_v + c]);
+        for (uint32_t c = 0; c < a->d_v; c++)
+            s[(size_t)i * a->d_v + c] = fmaf(k[i], delta[c], s[(size_t)i * a->d_v + c]);
     }
     float *o = a->o + ((size_t)r * a->n_v + h) * a->d_v;
     for (uint32_t c = 0; c < a->d_v; c++) o[c] = column_dot(s, q, a->d_k, a->d_v, c);
@@ -86,7 +90,8 @@ static void delta_row(const delta_args *a, float *s, uint32_t r, uint32_t h, flo
 }
 
 static void delta_run(ref_dev *d, const delta_args *a, const row_run *run, uint32_t h) {
-    float *state = a->state + (uint64_t)(uint32_t)run->seq * a->ld_seq, *s = state + (size_t)h * a->d_k * a->d_v;
+    float *state = a->state + (uint64_t)(uint32_t)run->seq * a->ld_seq,
+          *s = state + (size_t)h * a->d_k * a->d_v;
     float *delta = d->scratch, *work = d->scratch + a->d_v, g;
     uint32_t ik = h % a->n_k;
     for (uint32_t i = 0; i < run->n_commit; i++) {
@@ -98,7 +103,8 @@ static void delta_run(ref_dev *d, const delta_args *a, const row_run *run, uint3
         delta_row(a, s, run->row0 + i, h, &g, delta);
         if (!run->window) continue;
         log_row l = log_at(a, state, run->bank, i);
-        const float *k = a->qkv + (size_t)(run->row0 + i) * (2 * a->n_k * a->d_k + a->n_v * a->d_v) + (a->n_k + ik) * a->d_k;
+        const float *k = a->qkv + (size_t)(run->row0 + i) * (2 * a->n_k * a->d_k + a->n_v * a->d_v) +
+                         (a->n_k + ik) * a->d_k;
         memcpy(l.k + (size_t)ik * a->d_k, k, a->d_k * sizeof(float));
         memcpy(l.delta + (size_t)h * a->d_v, delta, a->d_v * sizeof(float));
         l.g[h] = g;
@@ -111,7 +117,8 @@ mica_status ref_delta(dev *d, const delta_args *a, mica_error *err) {
     for (uint32_t r = 0; r < a->n_row; r++) {
         float *q = a->qkv + (size_t)r * (2 * a->n_k * a->d_k + a->n_v * a->d_v);
         for (uint32_t ih = 0; ih < a->n_k; ih++) l2_normalise(q + (size_t)ih * a->d_k, a->d_k, scale);
-        for (uint32_t ih = 0; ih < a->n_k; ih++) l2_normalise(q + (size_t)(a->n_k + ih) * a->d_k, a->d_k, 1.0f);
+        for (uint32_t ih = 0; ih < a->n_k; ih++)
+            l2_normalise(q + (size_t)(a->n_k + ih) * a->d_k, a->d_k, 1.0f);
     }
     for (uint32_t i = 0; i < a->n_run; i++) {
         for (uint32_t h = 0; h < a->n_v; h++) delta_run((ref_dev *)d, a, &a->runs[i], h);

@@ -1,9 +1,10 @@
-/* Argument records of the device seam, shared by host C and device source. Destination first; every pointer says its
- * shape, slowest axis first. "Device pointer" means memory of the device that runs the call (plain memory on the CPU):
- * host code passes it on and never looks inside, except on the CPU.
+/* Argument records of the device seam, shared by host C and device source. Destination first; every pointer
+ * says its shape, slowest axis first. "Device pointer" means memory of the device that runs the call (plain
+ * memory on the CPU): host code passes it on and never looks inside, except on the CPU.
  *
- * A batch is n_row rows of (sequence, position, token, role). Rows of the prompt role come first: rows [0, n_prompt) use
- * the prompt order of docs/ARITHMETIC.md, rows [n_prompt, n_row) the token order. Only products with weights differ. */
+ * A batch is n_row rows of (sequence, position, token, role). Rows of the prompt role come first: rows [0,
+ * n_prompt) use the prompt order of docs/ARITHMETIC.md, rows [n_prompt, n_row) the token order. Only products
+ * with weights differ. */
 #ifndef MICA_KERN_ARGS_H
 #define MICA_KERN_ARGS_H
 
@@ -21,16 +22,18 @@ typedef struct row_info {
 
 enum { WINDOW_MAX = 8 }; // rows of one sequence in a draft window
 
-/* A run: the rows of one sequence in a batch, consecutive in it and in position. Networks with recurrent state read it.
+/* A run: the rows of one sequence in a batch, consecutive in it and in position. Networks with recurrent
+ * state read it.
  *
- * A window of drafts may be taken back, so its rows do not advance the state: they are logged, and the next run of the
- * sequence first applies the logged rows that were accepted (the same operations on the same values: the same bits). */
+ * A window of drafts may be taken back, so its rows do not advance the state: they are logged, and the next
+ * run of the sequence first applies the logged rows that were accepted (the same operations on the same
+ * values: the same bits). */
 typedef struct row_run {
     uint32_t row0, n_row;
     int32_t seq;
     uint32_t n_commit; // rows of the previous window's log to apply first, <= WINDOW_MAX
-    uint32_t window;   // 1: log these rows (n_row <= WINDOW_MAX) and leave the state before them; 0: advance it
-    uint32_t bank;     // log half that these rows are written to; n_commit rows are read from the other
+    uint32_t window; // 1: log these rows (n_row <= WINDOW_MAX) and leave the state before them; 0: advance it
+    uint32_t bank;   // log half that these rows are written to; n_commit rows are read from the other
 } row_run;
 
 /* A matrix with its optional companions. */
@@ -99,7 +102,7 @@ typedef struct rope_table_args {
     const double *inv_freq; // [n_pair], from model/rope.c
     const row_info *rows;
     uint32_t n_row, n_pair;
-    float mscale;           // multiplies both (YaRN), else 1
+    float mscale; // multiplies both (YaRN), else 1
 } rope_table_args;
 
 typedef enum kv_type { KV_F16, KV_F32, KV_I8 } kv_type;
@@ -113,7 +116,8 @@ typedef struct kv_layer {
     kv_type type;
 } kv_layer;
 
-/* The page of position p of sequence s: table[s * n_slot + (p / KV_PAGE) % n_slot]. A ring when n_slot is small. */
+/* The page of position p of sequence s: table[s * n_slot + (p / KV_PAGE) % n_slot]. A ring when n_slot is
+ * small. */
 typedef struct kv_pages {
     const int32_t *table; // [n_seq, n_slot]
     uint32_t n_slot;
@@ -124,10 +128,12 @@ typedef enum rope_kind {
     ROPE_NEOX  // pairs (i, i + n_rot / 2)
 } rope_kind;
 
-/* Per head: optional RMS norm of q, k (and weightless of v), rope on q and k, then k and v go to the cache. */
+/* Per head: optional RMS norm of q, k (and weightless of v), rope on q and k, then k and v go to the cache.
+ */
 typedef struct rope_kv_args {
-    float *q;            // [n_row, ld_q] f32, in place; head h begins at h * head_ld_q
-    float *k, *v;        // [n_row, ld_kv] f32, used as scratch; k NULL: queries only (the layer reads another's cache)
+    float *q; // [n_row, ld_q] f32, in place; head h begins at h * head_ld_q
+    float *k,
+        *v; // [n_row, ld_kv] f32, used as scratch; k NULL: queries only (the layer reads another's cache)
     kv_layer kv;
     kv_pages pages;
     const row_info *rows;
@@ -137,7 +143,7 @@ typedef struct rope_kv_args {
     uint32_t ld_q, head_ld_q, ld_kv;
     uint32_t n_row, n_head, n_head_kv, d_k, d_v, n_rot;
     rope_kind rope;
-    uint32_t v_norm;     // 1: v = RMS(v) without weight
+    uint32_t v_norm; // 1: v = RMS(v) without weight
     float eps;
 } rope_kv_args;
 
@@ -149,10 +155,11 @@ typedef struct attn_args {
     kv_layer kv;
     kv_pages pages;
     const row_info *rows;
-    const int32_t *sel; // [n_row, ld_sel]: a count, then that many positions, ascending; NULL or count < 0: all visible
+    const int32_t
+        *sel; // [n_row, ld_sel]: a count, then that many positions, ascending; NULL or count < 0: all visible
     uint32_t ld_q, head_ld_q, ld_sel;
     uint32_t n_row, n_head, n_head_kv, d_k, d_v;
-    uint32_t window;    // visible: pos - window < p <= pos; 0: no window
+    uint32_t window; // visible: pos - window < p <= pos; 0: no window
     float scale;
     uint32_t want_q;
 } attn_args;
@@ -174,17 +181,18 @@ typedef struct router_args {
     float *weights;      // [n_row, n_used]
     const float *logits; // [n_row, n_expert]
     uint32_t n_row, n_expert, n_used;
-    float scale;         // multiplies the weights; 0 or 1: not
+    float scale; // multiplies the weights; 0 or 1: not
 } router_args;
 
 /* y = sum over the chosen experts, in router order, of weight * down(act(gate a) * up a). */
 typedef struct experts_args {
-    float *y;                  // [n_row, n_embd] f32, overwritten, or added to when `add`
-    quant_act a;               // [n_row, n_embd]
-    const int32_t *ids;        // [n_row, n_used]
-    const float *weights;      // [n_row, n_used]
-    weight_ref gate, up, down; // types, shapes, scales of one expert; w is NULL: the bytes come through a lease
-    uint32_t layer;            // of the expert source
+    float *y;             // [n_row, n_embd] f32, overwritten, or added to when `add`
+    quant_act a;          // [n_row, n_embd]
+    const int32_t *ids;   // [n_row, n_used]
+    const float *weights; // [n_row, n_used]
+    weight_ref gate, up,
+        down;       // types, shapes, scales of one expert; w is NULL: the bytes come through a lease
+    uint32_t layer; // of the expert source
     uint32_t n_row, n_prompt, n_expert, n_used;
     glu_kind kind;
     uint32_t add;
@@ -193,21 +201,22 @@ typedef struct experts_args {
 enum { CONV_RING = 16 }; // positions of inputs kept: the kernel's reach plus a window, a power of two
 
 /* y[t] = silu(sum over j of w[j] * u[t - (n_tap - 1) + j]) per channel (rule 7); u before position 0 is 0.
- * The ring holds the inputs of the last CONV_RING positions, position p in slot p % CONV_RING: going back needs no copy. */
+ * The ring holds the inputs of the last CONV_RING positions, position p in slot p % CONV_RING: going back
+ * needs no copy. */
 typedef struct conv_args {
-    float *y;             // [n_row, n_col] f32, overwritten; may not be u
-    const float *u;       // [n_row, n_col]
-    const float *w;       // [n_col, n_tap], oldest tap first
-    float *ring;          // sequence q at q * ld_seq: [CONV_RING, n_col]
-    uint64_t ld_seq;      // floats
+    float *y;        // [n_row, n_col] f32, overwritten; may not be u
+    const float *u;  // [n_row, n_col]
+    const float *w;  // [n_col, n_tap], oldest tap first
+    float *ring;     // sequence q at q * ld_seq: [CONV_RING, n_col]
+    uint64_t ld_seq; // floats
     const row_run *runs;
     const row_info *rows;
     uint32_t n_run, n_row, n_col, n_tap;
 } conv_args;
 
-/* The gated delta rule (rule 7). Row layout of qkv: q [n_k, d_k], k [n_k, d_k], v [n_v, d_v]; value head h reads key head
- * h % n_k. State of a sequence: S [n_v, d_k, d_v], then two log banks of WINDOW_MAX rows of k [n_k, d_k], g [n_v],
- * delta [n_v, d_v]. */
+/* The gated delta rule (rule 7). Row layout of qkv: q [n_k, d_k], k [n_k, d_k], v [n_v, d_v]; value head h
+ * reads key head h % n_k. State of a sequence: S [n_v, d_k, d_v], then two log banks of WINDOW_MAX rows of k
+ * [n_k, d_k], g [n_v], delta [n_v, d_v]. */
 typedef struct delta_args {
     float *o;             // [n_row, n_v * d_v] f32, overwritten
     float *qkv;           // [n_row, 2 n_k d_k + n_v d_v]; q and k are normalised in place
@@ -228,7 +237,8 @@ static inline uint64_t delta_state_floats(uint32_t n_k, uint32_t n_v, uint32_t d
     return (uint64_t)n_v * d_k * d_v + 2u * WINDOW_MAX * delta_log_row(n_k, n_v, d_k, d_v);
 }
 
-/* y = RMS(o) * w for each group of n_col, then * silu(z) or * sigmoid(z): the output norm of the delta rule. */
+/* y = RMS(o) * w for each group of n_col, then * silu(z) or * sigmoid(z): the output norm of the delta rule.
+ */
 typedef struct gate_norm_args {
     quant_act y;    // [n_row, n_group * n_col]
     const float *o; // [n_row, n_group * n_col]

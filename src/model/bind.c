@@ -13,7 +13,8 @@ static const char *key_of(const model *m, const char *name, char buf[96]) {
     return buf;
 }
 
-mica_status model_key_u32(const model *m, const char *name, uint32_t min, uint32_t max, uint32_t *out, mica_error *err) {
+mica_status model_key_u32(const model *m, const char *name, uint32_t min, uint32_t max, uint32_t *out,
+                          mica_error *err) {
     char key[96];
     uint64_t v = 0;
     TRY(gguf_need_u64(m->file, key_of(m, name, key), min, max, &v, err));
@@ -21,7 +22,8 @@ mica_status model_key_u32(const model *m, const char *name, uint32_t min, uint32
     return MICA_OK;
 }
 
-mica_status model_key_u32_or(const model *m, const char *name, uint32_t max, uint32_t *inout, mica_error *err) {
+mica_status model_key_u32_or(const model *m, const char *name, uint32_t max, uint32_t *inout,
+                             mica_error *err) {
     char key[96];
     uint64_t v = *inout;
     TRY(gguf_get_u64(m->file, key_of(m, name, key), 0, max, &v, err));
@@ -50,12 +52,12 @@ mica_status model_key_bool_or(const model *m, const char *name, bool *inout, mic
     return gguf_get_bool(m->file, key_of(m, name, key), inout, err);
 }
 
-mica_status model_key_layers(const model *m, const char *name, bool need, uint32_t max, uint32_t n_layer, uint32_t *out,
+mica_status model_key_layers(const model *m, const char *name, uint32_t max, uint32_t n_layer, uint32_t *out,
                              mica_error *err) {
     char key[96];
     const gguf_value *v = gguf_find(m->file, key_of(m, name, key));
-    if (!v && !need) return MICA_OK;
-    if (!v || gguf_value_kind(v) != GGUF_KIND_ARRAY) {
+    if (!v) return MICA_OK;
+    if (gguf_value_kind(v) != GGUF_KIND_ARRAY) {
         uint32_t one;
         TRY(model_key_u32(m, name, 0, max, &one, err));
         for (uint32_t i = 0; i < n_layer; i++) out[i] = one;
@@ -67,7 +69,8 @@ mica_status model_key_layers(const model *m, const char *name, bool need, uint32
     for (uint32_t i = 0; i < n_layer; i++) {
         uint64_t u;
         if (!gguf_value_at_u64(v, i, &u) || u > max)
-            return fail(err, MICA_E_FORMAT, "%s: key %s: item %u: not an integer up to %u", gguf_name(m->file), key, i, max);
+            return fail(err, MICA_E_FORMAT, "%s: key %s: item %u: not an integer up to %u",
+                        gguf_name(m->file), key, i, max);
         out[i] = (uint32_t)u;
     }
     return MICA_OK;
@@ -81,8 +84,8 @@ mica_status model_keys_common(model *m, uint32_t *n_block, mica_error *err) {
     TRY(model_key_u32_or(m, "expert_count", 1u << 16, &s->n_expert, err));
     TRY(model_key_u32_or(m, "expert_used_count", 1u << 16, &s->n_expert_used, err));
     if (s->n_expert && (s->n_expert_used == 0 || s->n_expert_used > s->n_expert))
-        return fail(err, MICA_E_FORMAT, "%s: key %s.expert_used_count: %u of %u experts", gguf_name(m->file), s->arch,
-                    s->n_expert_used, s->n_expert);
+        return fail(err, MICA_E_FORMAT, "%s: key %s.expert_used_count: %u of %u experts", gguf_name(m->file),
+                    s->arch, s->n_expert_used, s->n_expert);
     const gguf_tensor *embd = gguf_tensor_find(m->file, "token_embd.weight");
     if (!embd) return fail(err, MICA_E_FORMAT, "%s: tensor token_embd.weight: missing", gguf_name(m->file));
     if (embd->shape[2] < 1 || embd->shape[2] > 1u << 24)
@@ -96,8 +99,10 @@ mica_status model_keys_common(model *m, uint32_t *n_block, mica_error *err) {
 /* ---- tensors ---- */
 
 static void name_of(char buf[128], int layer, const char *name) {
-    if (layer < 0) snprintf(buf, 128, "%s", name);
-    else snprintf(buf, 128, "blk.%d.%s", layer, name);
+    if (layer < 0)
+        snprintf(buf, 128, "%s", name);
+    else
+        snprintf(buf, 128, "blk.%d.%s", layer, name);
 }
 
 static const gguf_tensor *take(model *m, const char *name) {
@@ -122,21 +127,22 @@ static mica_status missing(const model *m, const char *name, mica_error *err) {
     return fail(err, MICA_E_FORMAT, "%s: tensor %s: missing", gguf_name(m->file), name);
 }
 
-static mica_status check_shape(const model *m, const gguf_tensor *t, uint64_t n_stack, uint64_t n_row, uint64_t n_col,
-                               mica_error *err) {
-    if (t->shape[0] == 1 && t->shape[1] == n_stack && t->shape[2] == n_row && t->shape[3] == n_col) return MICA_OK;
+static mica_status check_shape(const model *m, const gguf_tensor *t, uint64_t n_stack, uint64_t n_row,
+                               uint64_t n_col, mica_error *err) {
+    if (t->shape[0] == 1 && t->shape[1] == n_stack && t->shape[2] == n_row && t->shape[3] == n_col)
+        return MICA_OK;
     return fail(err, MICA_E_FORMAT,
-                "%s: tensor %s: shape [%llu, %llu, %llu, %llu], expected [%llu, %llu, %llu]", gguf_name(m->file), t->name,
-                (unsigned long long)t->shape[0], (unsigned long long)t->shape[1], (unsigned long long)t->shape[2],
-                (unsigned long long)t->shape[3], (unsigned long long)n_stack, (unsigned long long)n_row,
-                (unsigned long long)n_col);
+                "%s: tensor %s: shape [%llu, %llu, %llu, %llu], expected [%llu, %llu, %llu]",
+                gguf_name(m->file), t->name, (unsigned long long)t->shape[0], (unsigned long long)t->shape[1],
+                (unsigned long long)t->shape[2], (unsigned long long)t->shape[3], (unsigned long long)n_stack,
+                (unsigned long long)n_row, (unsigned long long)n_col);
 }
 
 static mica_status check_weight_type(const model *m, const gguf_tensor *t, mica_error *err) {
     gguf_type_class c = gguf_type_get(t->type)->cls;
     if (c == GGUF_CLASS_FLOAT || (c == GGUF_CLASS_QUANT && t->shape[3] % 32 == 0)) return MICA_OK;
-    return fail(err, MICA_E_UNSUPPORTED, "%s: tensor %s: type %s: not a weight type", gguf_name(m->file), t->name,
-                gguf_type_get(t->type)->name);
+    return fail(err, MICA_E_UNSUPPORTED, "%s: tensor %s: type %s: not a weight type", gguf_name(m->file),
+                t->name, gguf_type_get(t->type)->name);
 }
 
 static mica_status check_vector_type(const model *m, const gguf_tensor *t, mica_error *err) {
@@ -146,7 +152,8 @@ static mica_status check_vector_type(const model *m, const gguf_tensor *t, mica_
 }
 
 /* The values of t, each times factor, as f32 on the device. */
-static mica_status vector_convert(model *m, const float **v, const gguf_tensor *t, float factor, mica_error *err) {
+static mica_status vector_convert(model *m, const float **v, const gguf_tensor *t, float factor,
+                                  mica_error *err) {
     size_t n = (size_t)(t->shape[1] * t->shape[2] * t->shape[3]);
     float *host = mem_alloc(n * sizeof *host);
     void *p = NULL;
@@ -183,7 +190,8 @@ static mica_status companions(model *m, weight_ref *w, const char *name, uint32_
     for (int i = 0; i < 2; i++) {
         snprintf(full, sizeof full, "%s%s", base, suffix[i]);
         const gguf_tensor *t = gguf_tensor_find(m->file, full);
-        if (!t || check_shape(m, t, 1, 1, n_scale, NULL) != MICA_OK) continue; // the family's own, for it to ask for
+        if (!t || check_shape(m, t, 1, 1, n_scale, NULL) != MICA_OK)
+            continue; // the family's own, for it to ask for
         take(m, full);
         TRY(vector_put(m, &w->scale, t, err));
     }
@@ -193,72 +201,64 @@ static mica_status companions(model *m, weight_ref *w, const char *name, uint32_
         TRY(check_shape(m, bias, 1, 1, w->n_row, err));
         TRY(vector_put(m, &w->bias, bias, err));
     }
-    snprintf(full, sizeof full, "%s.input_scale", base); // a hint for quantised activations: ours have their own rule
+    snprintf(full, sizeof full, "%s.input_scale",
+             base); // a hint for quantised activations: ours have their own rule
     take(m, full);
     return MICA_OK;
 }
 
-mica_status model_matrix(model *m, weight_ref *w, int layer, const char *name, uint32_t n_row, uint32_t n_col,
-                         model_need need, mica_error *err) {
+/* The tensor `want` names, its shape checked; *t NULL: missing and optional. full gets its whole name. */
+static mica_status find(model *m, const gguf_tensor **t, char full[128], const tensor_want *want,
+                        mica_error *err) {
+    name_of(full, want->layer, want->name);
+    *t = take(m, full);
+    if (!*t) return want->need == MODEL_OPTIONAL ? MICA_OK : missing(m, full, err);
+    return check_shape(m, *t, 1, want->n_row, want->n_col, err);
+}
+
+mica_status model_matrix(model *m, weight_ref *w, tensor_want want, mica_error *err) {
     char full[128];
-    name_of(full, layer, name);
-    *w = (weight_ref){.n_row = n_row, .n_col = n_col};
-    const gguf_tensor *t = take(m, full);
-    if (!t) return need == MODEL_OPTIONAL ? MICA_OK : missing(m, full, err);
-    TRY(check_shape(m, t, 1, n_row, n_col, err));
+    const gguf_tensor *t;
+    *w = (weight_ref){.n_row = want.n_row, .n_col = want.n_col};
+    TRY(find(m, &t, full, &want, err));
+    if (!t) return MICA_OK;
     TRY(check_weight_type(m, t, err));
     w->type = t->type;
     w->w = t->data;
     dev_limits *l = &m->shape.limits;
-    if (n_col > l->n_col) l->n_col = n_col;
-    if (n_row > l->n_out) l->n_out = n_row;
+    if (want.n_col > l->n_col) l->n_col = want.n_col;
+    if (want.n_row > l->n_out) l->n_out = want.n_row;
     if (m->d) TRY(dev_bind(m->d, &w->w, t->data, t->size_bytes, err));
     return companions(m, w, full, 1, err);
 }
 
-mica_status model_vector(model *m, const float **v, int layer, const char *name, uint32_t n, model_need need,
-                         mica_error *err) {
+mica_status model_vector(model *m, const float **v, tensor_want want, mica_error *err) {
     char full[128];
-    name_of(full, layer, name);
+    const gguf_tensor *t;
     *v = NULL;
-    const gguf_tensor *t = take(m, full);
-    if (!t) return need == MODEL_OPTIONAL ? MICA_OK : missing(m, full, err);
-    TRY(check_shape(m, t, 1, 1, n, err));
-    return vector_put(m, v, t, err);
+    TRY(find(m, &t, full, &want, err));
+    return t ? vector_put(m, v, t, err) : MICA_OK;
 }
 
-mica_status model_vector_scaled(model *m, const float **v, int layer, const char *name, uint32_t n, float factor,
-                                mica_error *err) {
+mica_status model_vector_scaled(model *m, const float **v, tensor_want want, float factor, mica_error *err) {
     char full[128];
-    name_of(full, layer, name);
+    const gguf_tensor *t;
     *v = NULL;
-    const gguf_tensor *t = take(m, full);
-    if (!t) return missing(m, full, err);
-    TRY(check_shape(m, t, 1, 1, n, err));
+    TRY(find(m, &t, full, &want, err));
+    if (!t) return MICA_OK;
     TRY(check_vector_type(m, t, err));
     return m->d ? vector_convert(m, v, t, factor, err) : MICA_OK;
 }
 
-mica_status model_table(model *m, const float **v, int layer, const char *name, uint32_t n_row, uint32_t n_col,
-                        mica_error *err) {
+mica_status model_vector_host(model *m, float *out, tensor_want want, bool *found, mica_error *err) {
     char full[128];
-    name_of(full, layer, name);
-    *v = NULL;
-    const gguf_tensor *t = take(m, full);
-    if (!t) return missing(m, full, err);
-    TRY(check_shape(m, t, 1, n_row, n_col, err));
-    return vector_put(m, v, t, err);
-}
-
-mica_status model_vector_host(model *m, float *out, int layer, const char *name, uint32_t n, bool *found, mica_error *err) {
-    char full[128];
-    name_of(full, layer, name);
-    const gguf_tensor *t = take(m, full);
-    *found = t != NULL;
+    const gguf_tensor *t;
+    *found = false;
+    TRY(find(m, &t, full, &want, err));
     if (!t) return MICA_OK;
-    TRY(check_shape(m, t, 1, 1, n, err));
     TRY(check_vector_type(m, t, err));
-    quant_decode(out, t->data, t->type, n);
+    quant_decode(out, t->data, t->type, (size_t)want.n_row * want.n_col);
+    *found = true;
     return MICA_OK;
 }
 
@@ -270,17 +270,17 @@ mica_status model_experts_open(model *m, uint32_t n_layer, mica_error *err) {
 }
 
 /* One stack [n_expert, n_row, n_col]; *t stays NULL when it is missing and optional. */
-static mica_status stack_take(model *m, const gguf_tensor **t, weight_ref *w, int layer, const char *name, uint32_t n_row,
-                              uint32_t n_col, model_need need, mica_error *err) {
+static mica_status stack_take(model *m, const gguf_tensor **t, weight_ref *w, tensor_want want,
+                              mica_error *err) {
     char full[128];
-    name_of(full, layer, name);
-    *w = (weight_ref){.n_row = n_row, .n_col = n_col};
+    name_of(full, want.layer, want.name);
+    *w = (weight_ref){.n_row = want.n_row, .n_col = want.n_col};
     *t = take(m, full);
-    if (!*t) return need == MODEL_OPTIONAL ? MICA_OK : missing(m, full, err);
-    TRY(check_shape(m, *t, m->shape.n_expert, n_row, n_col, err));
+    if (!*t) return want.need == MODEL_OPTIONAL ? MICA_OK : missing(m, full, err);
+    TRY(check_shape(m, *t, m->shape.n_expert, want.n_row, want.n_col, err));
     TRY(check_weight_type(m, *t, err));
     w->type = (*t)->type;
-    if (n_col > m->shape.limits.n_col) m->shape.limits.n_col = n_col;
+    if (want.n_col > m->shape.limits.n_col) m->shape.limits.n_col = want.n_col;
     return companions(m, w, full, m->shape.n_expert, err);
 }
 
@@ -288,16 +288,22 @@ mica_status model_experts_bind(model *m, moe_weights *w, int layer, uint32_t n_f
     const model_shape *s = &m->shape;
     const gguf_tensor *gate, *up = NULL, *down;
     weight_ref fused;
-    TRY(model_matrix(m, &w->router, layer, "ffn_gate_inp.weight", s->n_expert, s->n_embd, MODEL_NEEDED, err));
-    TRY(stack_take(m, &gate, &fused, layer, "ffn_gate_up_exps.weight", 2 * n_ff, s->n_embd, MODEL_OPTIONAL, err));
+    TRY(model_matrix(m, &w->router,
+                     (tensor_want){layer, "ffn_gate_inp.weight", s->n_expert, s->n_embd, MODEL_NEEDED}, err));
+    TRY(stack_take(m, &gate, &fused,
+                   (tensor_want){layer, "ffn_gate_up_exps.weight", 2 * n_ff, s->n_embd, MODEL_OPTIONAL},
+                   err));
     if (gate) {
         fused.n_row = n_ff;
         w->gate = w->up = fused;
     } else {
-        TRY(stack_take(m, &gate, &w->gate, layer, "ffn_gate_exps.weight", n_ff, s->n_embd, MODEL_NEEDED, err));
-        TRY(stack_take(m, &up, &w->up, layer, "ffn_up_exps.weight", n_ff, s->n_embd, MODEL_NEEDED, err));
+        TRY(stack_take(m, &gate, &w->gate,
+                       (tensor_want){layer, "ffn_gate_exps.weight", n_ff, s->n_embd, MODEL_NEEDED}, err));
+        TRY(stack_take(m, &up, &w->up,
+                       (tensor_want){layer, "ffn_up_exps.weight", n_ff, s->n_embd, MODEL_NEEDED}, err));
     }
-    TRY(stack_take(m, &down, &w->down, layer, "ffn_down_exps.weight", s->n_embd, n_ff, MODEL_NEEDED, err));
+    TRY(stack_take(m, &down, &w->down,
+                   (tensor_want){layer, "ffn_down_exps.weight", s->n_embd, n_ff, MODEL_NEEDED}, err));
     store_layer_set(m->experts, (uint32_t)layer, gate, up, down);
     dev_limits *l = &m->shape.limits;
     l->n_expert = s->n_expert;

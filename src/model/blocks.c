@@ -9,15 +9,20 @@ void stream_carve(stream *b, carver *c, uint32_t n_row, uint32_t n_out, uint32_t
 
 mica_status ends_bind(model *m, ends *e, mica_error *err) {
     const model_shape *s = &m->shape;
-    TRY(model_matrix(m, &e->embd, -1, "token_embd.weight", s->n_vocab, s->n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &e->head, -1, "output.weight", s->n_vocab, s->n_embd, MODEL_OPTIONAL, err));
+    TRY(model_matrix(m, &e->embd, (tensor_want){-1, "token_embd.weight", s->n_vocab, s->n_embd, MODEL_NEEDED},
+                     err));
+    TRY(model_matrix(m, &e->head, (tensor_want){-1, "output.weight", s->n_vocab, s->n_embd, MODEL_OPTIONAL},
+                     err));
     if (!e->head.w) e->head = e->embd;
-    return model_vector(m, &e->output_norm, -1, "output_norm.weight", s->n_embd, MODEL_NEEDED, err);
+    return model_vector(m, &e->output_norm,
+                        (tensor_want){-1, "output_norm.weight", 1, s->n_embd, MODEL_NEEDED}, err);
 }
 
-mica_status ends_embed(model *m, const ends *e, const stream *b, const model_step *s, float scale, mica_error *err) {
+mica_status ends_embed(model *m, const ends *e, const stream *b, const model_step *s, float scale,
+                       mica_error *err) {
     return dev_embed(
-        m->d, &(embed_args){.x = b->x, .table = e->embd, .rows = s->rows, .n_row = s->n_row, .scale = scale}, err);
+        m->d, &(embed_args){.x = b->x, .table = e->embd, .rows = s->rows, .n_row = s->n_row, .scale = scale},
+        err);
 }
 
 mica_status ends_head(model *m, const ends *e, const stream *b, const model_step *s, mica_error *err) {
@@ -42,7 +47,8 @@ mica_status ends_head(model *m, const ends *e, const stream *b, const model_step
                       err);
 }
 
-mica_status norm_into(model *m, const stream *b, const model_step *s, const float *w, float eps, mica_error *err) {
+mica_status norm_into(model *m, const stream *b, const model_step *s, const float *w, float eps,
+                      mica_error *err) {
     return dev_norm(m->d,
                     &(norm_args){.y = b->a,
                                  .x = b->x,
@@ -57,9 +63,10 @@ mica_status norm_into(model *m, const stream *b, const model_step *s, const floa
 
 mica_status ffn_bind(model *m, ffn_weights *w, int layer, uint32_t n_ff, mica_error *err) {
     uint32_t n_embd = m->shape.n_embd;
-    TRY(model_matrix(m, &w->gate, layer, "ffn_gate.weight", n_ff, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &w->up, layer, "ffn_up.weight", n_ff, n_embd, MODEL_NEEDED, err));
-    return model_matrix(m, &w->down, layer, "ffn_down.weight", n_embd, n_ff, MODEL_NEEDED, err);
+    TRY(model_matrix(m, &w->gate, (tensor_want){layer, "ffn_gate.weight", n_ff, n_embd, MODEL_NEEDED}, err));
+    TRY(model_matrix(m, &w->up, (tensor_want){layer, "ffn_up.weight", n_ff, n_embd, MODEL_NEEDED}, err));
+    return model_matrix(m, &w->down, (tensor_want){layer, "ffn_down.weight", n_embd, n_ff, MODEL_NEEDED},
+                        err);
 }
 
 void ffn_carve(ffn_buffers *b, carver *c, uint32_t n_row, uint32_t n_ff) {
@@ -88,13 +95,14 @@ mica_status ffn_run(model *m, const ffn_call *f, const model_step *s, mica_error
                             .kind = f->kind,
                             .want_q = model_wants_q(&f->w->down)},
                 err));
-    return dev_linear(m->d,
-                      &(linear_args){.a = f->b->h,
-                                     .n_row = s->n_row,
-                                     .n_prompt = s->n_prompt,
-                                     .n_out = 1,
-                                     .out = {{.y = f->y, .w = f->w->down, .ld_y = m->shape.n_embd, .add = f->add}}},
-                      err);
+    return dev_linear(
+        m->d,
+        &(linear_args){.a = f->b->h,
+                       .n_row = s->n_row,
+                       .n_prompt = s->n_prompt,
+                       .n_out = 1,
+                       .out = {{.y = f->y, .w = f->w->down, .ld_y = m->shape.n_embd, .add = f->add}}},
+        err);
 }
 
 void moe_carve(moe_buffers *b, carver *c, uint32_t n_row, uint32_t n_expert, uint32_t n_used) {

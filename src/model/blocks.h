@@ -1,5 +1,5 @@
-/* Sub-layers that several families share: embedding and head, the dense and the sparse feed-forward network. A family's
- * forward reads as a list of these and of dev_* calls. */
+/* Sub-layers that several families share: embedding and head, the dense and the sparse feed-forward network.
+ * A family's forward reads as a list of these and of dev_* calls. */
 #ifndef MICA_MODEL_BLOCKS_H
 #define MICA_MODEL_BLOCKS_H
 
@@ -8,8 +8,8 @@
 /* ---- residual stream, embedding, head ---- */
 
 typedef struct stream {
-    float *x;      // [n_row, n_embd] f32, the residual stream
-    quant_act a;   // [n_row, n_embd], the normed input of the sub-layer at hand
+    float *x;       // [n_row, n_embd] f32, the residual stream
+    quant_act a;    // [n_row, n_embd], the normed input of the sub-layer at hand
     quant_act last; // [n_out, n_embd], the normed input of the head
 } stream;
 void stream_carve(stream *b, carver *c, uint32_t n_row, uint32_t n_out, uint32_t n_embd);
@@ -21,12 +21,14 @@ typedef struct ends {
     float eps;
 } ends;
 mica_status ends_bind(model *m, ends *e, mica_error *err);
-mica_status ends_embed(model *m, const ends *e, const stream *b, const model_step *s, float scale, mica_error *err);
+mica_status ends_embed(model *m, const ends *e, const stream *b, const model_step *s, float scale,
+                       mica_error *err);
 /* logits of the step's out_rows */
 mica_status ends_head(model *m, const ends *e, const stream *b, const model_step *s, mica_error *err);
 
 /* b->a = RMS(b->x) * w, with its int8 form */
-mica_status norm_into(model *m, const stream *b, const model_step *s, const float *w, float eps, mica_error *err);
+mica_status norm_into(model *m, const stream *b, const model_step *s, const float *w, float eps,
+                      mica_error *err);
 
 /* ---- dense feed-forward: y (+)= down(act(gate a) * up a) ---- */
 
@@ -45,10 +47,10 @@ void ffn_carve(ffn_buffers *b, carver *c, uint32_t n_row, uint32_t n_ff);
 typedef struct ffn_call {
     const ffn_weights *w;
     const ffn_buffers *b;
-    quant_act a;   // input
-    float *y;      // [n_row, n_embd]
+    quant_act a; // input
+    float *y;    // [n_row, n_embd]
     glu_kind kind;
-    uint32_t add;  // y += instead of y =
+    uint32_t add; // y += instead of y =
 } ffn_call;
 mica_status ffn_run(model *m, const ffn_call *f, const model_step *s, mica_error *err);
 
@@ -69,7 +71,7 @@ typedef struct moe_call {
     float *y;        // [n_row, n_embd]
     uint32_t layer;
     glu_kind kind;
-    float scale;     // of the router's weights; 0 or 1: none
+    float scale; // of the router's weights; 0 or 1: none
     uint32_t add;
 } moe_call;
 mica_status moe_run(model *m, const moe_call *f, const model_step *s, mica_error *err);

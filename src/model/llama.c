@@ -1,11 +1,13 @@
-/* The plain decoder: llama (SmolLM2, Mistral, Mixtral ...), qwen3 and qwen3moe; docs/MODELS.md sections 1 to 3.
+/* The plain decoder: llama (SmolLM2, Mistral, Mixtral ...), qwen3 and qwen3moe; docs/MODELS.md sections 1
+ * to 3.
  *
  *     x = embd[tok]
  *     h = RMS(x) attn_norm;  q, k, v = W h;  [qwen3: q, k = RMS per head];  rope;  x += W_o attention
  *     h = RMS(x) ffn_norm;   x += down(silu(gate h) * up h), or experts
  *     logits = output RMS(x) output_norm
  *
- * llama rotates interleaved pairs, qwen3 split halves: the converter permuted llama's rows, nothing is to be undone. */
+ * llama rotates interleaved pairs, qwen3 split halves: the converter permuted llama's rows, nothing is to be
+ * undone. */
 #include "model/blocks.h"
 #include "model/rope.h"
 
@@ -57,16 +59,21 @@ static mica_status llama_shape(model *m, mica_error *err) {
     d_v = n->d_head;
     TRY(model_key_u32_or(m, "attention.value_length", 4096, &d_v, err));
     TRY(model_key_f32(m, "attention.layer_norm_rms_epsilon", &n->ends.eps, err));
-    TRY(model_key_layers(m, "feed_forward_length", s->n_expert == 0, 1u << 24, n_block, n->n_ff, err));
+    TRY(model_key_layers(m, "feed_forward_length", 1u << 24, n_block, n->n_ff, err));
+    if (!s->n_expert && n->n_ff[0] == 0)
+        return fail(err, MICA_E_FORMAT, "%s: key %s.feed_forward_length: missing or 0", gguf_name(m->file),
+                    s->arch);
     n->n_ff_expert = s->n_expert ? n->n_ff[0] : 0; // Mixtral states its experts' width as the plain one
     TRY(model_key_u32_or(m, "expert_feed_forward_length", 1u << 24, &n->n_ff_expert, err));
     TRY(model_key_f32_or(m, "attention.scale", &n->attn_scale, err));
     TRY(model_key_f32_or(m, "expert_weights_scale", &n->expert_scale, err));
     if (n->d_head == 0 || n->d_head % 2 || d_v != n->d_head || n->n_head_kv == 0 || n->n_head % n->n_head_kv)
-        return fail(err, MICA_E_FORMAT, "%s: %u query heads, %u key heads, head sizes %u and %u: do not fit together",
+        return fail(err, MICA_E_FORMAT,
+                    "%s: %u query heads, %u key heads, head sizes %u and %u: do not fit together",
                     gguf_name(m->file), n->n_head, n->n_head_kv, n->d_head, d_v);
     if (n->attn_scale == 0.0f) n->attn_scale = 1.0f / sqrtf((float)n->d_head);
-    for (uint32_t i = 0; i < n_block; i++) s->kv[i] = (kv_spec){n->n_head_kv, n->d_head, n->d_head, KV_GROUP_FULL};
+    for (uint32_t i = 0; i < n_block; i++)
+        s->kv[i] = (kv_spec){n->n_head_kv, n->d_head, n->d_head, KV_GROUP_FULL};
     s->limits.n_head = n->n_head;
     s->limits.d_head = n->d_head;
     n->layers = mem_calloc(n_block, sizeof *n->layers);
@@ -77,16 +84,18 @@ static mica_status llama_shape(model *m, mica_error *err) {
 static mica_status bind_layer(model *m, llama_layer *l, int il, mica_error *err) {
     const llama_net *n = m->net;
     uint32_t n_embd = m->shape.n_embd, n_q = n->n_head * n->d_head, n_kv = n->n_head_kv * n->d_head;
-    TRY(model_vector(m, &l->attn_norm, il, "attn_norm.weight", n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &l->q, il, "attn_q.weight", n_q, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &l->k, il, "attn_k.weight", n_kv, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &l->v, il, "attn_v.weight", n_kv, n_embd, MODEL_NEEDED, err));
+    TRY(model_vector(m, &l->attn_norm, (tensor_want){il, "attn_norm.weight", 1, n_embd, MODEL_NEEDED}, err));
+    TRY(model_matrix(m, &l->q, (tensor_want){il, "attn_q.weight", n_q, n_embd, MODEL_NEEDED}, err));
+    TRY(model_matrix(m, &l->k, (tensor_want){il, "attn_k.weight", n_kv, n_embd, MODEL_NEEDED}, err));
+    TRY(model_matrix(m, &l->v, (tensor_want){il, "attn_v.weight", n_kv, n_embd, MODEL_NEEDED}, err));
     if (n->qwen3) {
-        TRY(model_vector(m, &l->q_norm, il, "attn_q_norm.weight", n->d_head, MODEL_NEEDED, err));
-        TRY(model_vector(m, &l->k_norm, il, "attn_k_norm.weight", n->d_head, MODEL_NEEDED, err));
+        TRY(model_vector(m, &l->q_norm, (tensor_want){il, "attn_q_norm.weight", 1, n->d_head, MODEL_NEEDED},
+                         err));
+        TRY(model_vector(m, &l->k_norm, (tensor_want){il, "attn_k_norm.weight", 1, n->d_head, MODEL_NEEDED},
+                         err));
     }
-    TRY(model_matrix(m, &l->o, il, "attn_output.weight", n_embd, n_q, MODEL_NEEDED, err));
-    TRY(model_vector(m, &l->ffn_norm, il, "ffn_norm.weight", n_embd, MODEL_NEEDED, err));
+    TRY(model_matrix(m, &l->o, (tensor_want){il, "attn_output.weight", n_embd, n_q, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &l->ffn_norm, (tensor_want){il, "ffn_norm.weight", 1, n_embd, MODEL_NEEDED}, err));
     if (m->shape.n_expert) return model_experts_bind(m, &l->moe, il, n->n_ff_expert, err);
     return ffn_bind(m, &l->ffn, il, n->n_ff[il], err);
 }
@@ -99,9 +108,10 @@ static mica_status llama_bind(model *m, mica_error *err) {
     TRY(ends_bind(m, &n->ends, err));
     TRY(rope_spec_read(m, &spec, n->d_head, err));
     if (spec.n_rot != n->d_head)
-        return fail(err, MICA_E_UNSUPPORTED, "%s: %u of %u head dimensions rotate: %s rotates all", gguf_name(m->file),
-                    spec.n_rot, n->d_head, m->shape.arch);
-    TRY(model_vector_host(m, factors, -1, "rope_freqs.weight", spec.n_rot / 2, &found, err));
+        return fail(err, MICA_E_UNSUPPORTED, "%s: %u of %u head dimensions rotate: %s rotates all",
+                    gguf_name(m->file), spec.n_rot, n->d_head, m->shape.arch);
+    TRY(model_vector_host(
+        m, factors, (tensor_want){-1, "rope_freqs.weight", 1, spec.n_rot / 2, MODEL_OPTIONAL}, &found, err));
     if (found) spec.factors = factors;
     TRY(rope_bind(m, &n->rope, &spec, err));
     if (m->shape.n_expert) TRY(model_experts_open(m, m->shape.n_layer, err));
@@ -119,11 +129,14 @@ static void llama_carve(model *m, carver *c, uint32_t n_row, uint32_t n_out, uin
     n->k = carve_f32(c, (size_t)n_row * n_kv);
     n->v = carve_f32(c, (size_t)n_row * n_kv);
     n->o = carve_act(c, n_row, n_q);
-    if (m->shape.n_expert) moe_carve(&n->mb, c, n_row, m->shape.n_expert, m->shape.n_expert_used);
-    else ffn_carve(&n->fb, c, n_row, n_ff_max(n, m->shape.n_layer));
+    if (m->shape.n_expert)
+        moe_carve(&n->mb, c, n_row, m->shape.n_expert, m->shape.n_expert_used);
+    else
+        ffn_carve(&n->fb, c, n_row, n_ff_max(n, m->shape.n_layer));
 }
 
-static mica_status attention(model *m, const llama_layer *l, const kv_layer *kv, const model_step *s, mica_error *err) {
+static mica_status attention(model *m, const llama_layer *l, const kv_layer *kv, const model_step *s,
+                             mica_error *err) {
     llama_net *n = m->net;
     uint32_t n_q = n->n_head * n->d_head, n_kv = n->n_head_kv * n->d_head;
     TRY(norm_into(m, &n->b, s, l->attn_norm, n->ends.eps, err));
@@ -183,12 +196,14 @@ static mica_status attention(model *m, const llama_layer *l, const kv_layer *kv,
                       err);
 }
 
-static mica_status feed_forward(model *m, const llama_layer *l, uint32_t il, const model_step *s, mica_error *err) {
+static mica_status feed_forward(model *m, const llama_layer *l, uint32_t il, const model_step *s,
+                                mica_error *err) {
     llama_net *n = m->net;
     TRY(norm_into(m, &n->b, s, l->ffn_norm, n->ends.eps, err));
     if (!m->shape.n_expert)
-        return ffn_run(m, &(ffn_call){.w = &l->ffn, .b = &n->fb, .a = n->b.a, .y = n->b.x, .kind = GLU_SILU, .add = 1}, s,
-                       err);
+        return ffn_run(
+            m, &(ffn_call){.w = &l->ffn, .b = &n->fb, .a = n->b.a, .y = n->b.x, .kind = GLU_SILU, .add = 1},
+            s, err);
     return moe_run(m,
                    &(moe_call){.w = &l->moe,
                                .b = &n->mb,
@@ -213,7 +228,9 @@ static mica_status llama_forward(model *m, const model_step *s, mica_error *err)
     return ends_head(m, &n->ends, &n->b, s, err);
 }
 
-static void llama_fini(model *m) { mem_free(((llama_net *)m->net)->layers); }
+static void llama_fini(model *m) {
+    mem_free(((llama_net *)m->net)->layers);
+}
 
 const model_family model_family_llama = {
     .archs = {"llama", "qwen3", "qwen3moe"},

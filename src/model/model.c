@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const model_family *const g_families[] = {&model_family_llama, &model_family_qwen35, &model_family_gemma};
+static const model_family *const g_families[] = {&model_family_llama, &model_family_qwen35,
+                                                 &model_family_gemma};
 
 static const model_family *family_find(slice arch) {
     for (size_t i = 0; i < sizeof g_families / sizeof g_families[0]; i++) {
@@ -34,7 +35,8 @@ static void count_weights(model *m) {
         uint64_t n = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3], bytes = t->size_bytes;
         s->n_param += n;
         s->weight_bytes += bytes;
-        bool table = strcmp(t->name, "token_embd.weight") == 0 || strcmp(t->name, "per_layer_token_embd.weight") == 0;
+        bool table =
+            strcmp(t->name, "token_embd.weight") == 0 || strcmp(t->name, "per_layer_token_embd.weight") == 0;
         bool head = table && tied && strcmp(t->name, "token_embd.weight") == 0;
         if (strstr(t->name, "_exps.") && s->n_expert) {
             s->expert_bytes += bytes;
@@ -90,9 +92,13 @@ void model_close(model *m) {
     mem_free(m);
 }
 
-const model_shape *model_shape_of(const model *m) { return &m->shape; }
+const model_shape *model_shape_of(const model *m) {
+    return &m->shape;
+}
 
-expert_source *model_experts(model *m) { return m->experts ? store_experts(m->experts) : NULL; }
+expert_source *model_experts(model *m) {
+    return m->experts ? store_experts(m->experts) : NULL;
+}
 
 mica_status model_bind(model *m, dev *d, mica_error *err) {
     m->d = d;
@@ -111,9 +117,13 @@ void model_scratch_set(model *m, void *scratch, uint32_t n_row, uint32_t n_out, 
     m->family->carve(m, &c, n_row, n_out, n_seq);
 }
 
-mica_status model_forward(model *m, const model_step *step, mica_error *err) { return m->family->forward(m, step, err); }
+mica_status model_forward(model *m, const model_step *step, mica_error *err) {
+    return m->family->forward(m, step, err);
+}
 
-void model_draft_enable(model *m) { m->drafting = m->shape.has_draft; }
+void model_draft_enable(model *m) {
+    m->drafting = m->shape.has_draft;
+}
 
 mica_status model_draft_forward(model *m, const draft_step *step, mica_error *err) {
     return m->family->draft(m, step, err);
@@ -133,7 +143,9 @@ void *carve(carver *c, size_t n_bytes) {
     return c->base ? c->base + at : NULL;
 }
 
-float *carve_f32(carver *c, size_t n) { return carve(c, n * sizeof(float)); }
+float *carve_f32(carver *c, size_t n) {
+    return carve(c, n * sizeof(float));
+}
 
 quant_act carve_act(carver *c, uint32_t n_row, uint32_t n_col) {
     uint32_t ld = (n_col + 63u) & ~63u;
@@ -147,4 +159,6 @@ quant_act carve_act(carver *c, uint32_t n_row, uint32_t n_col) {
     return a;
 }
 
-bool model_wants_q(const weight_ref *w) { return gguf_type_get(w->type)->cls == GGUF_CLASS_QUANT; }
+bool model_wants_q(const weight_ref *w) {
+    return gguf_type_get(w->type)->cls == GGUF_CLASS_QUANT;
+}

@@ -6,9 +6,9 @@
  *     model_scratch_set(m, scratch, n_row, n_out, n_seq); // device memory of model_scratch_bytes
  *     TRY(model_forward(m, &step, err));                // enqueues; dev_sync tells how it went
  *
- * A family is one file (src/model/<family>.c): a flat list of dev_* calls in the words of docs/MODELS.md. It never learns
- * where it runs or where weights live.
- * Threads: worker only. Ownership: the gguf_file and the dev are borrowed and outlive the model. */
+ * A family is one file (src/model/<family>.c): a flat list of dev_* calls in the words of docs/MODELS.md. It
+ * never learns where it runs or where weights live. Threads: worker only. Ownership: the gguf_file and the
+ * dev are borrowed and outlive the model. */
 #ifndef MICA_MODEL_H
 #define MICA_MODEL_H
 
@@ -17,7 +17,8 @@
 
 enum { MODEL_LAYER_MAX = 512, MODEL_PAGE_GROUPS = 2 };
 
-/* Which pages a layer's cache lives in: layers that see everything, and layers with a sliding window (a ring). */
+/* Which pages a layer's cache lives in: layers that see everything, and layers with a sliding window (a
+ * ring). */
 typedef enum kv_group { KV_GROUP_FULL, KV_GROUP_WINDOW } kv_group;
 
 typedef struct kv_spec {
@@ -29,10 +30,10 @@ typedef struct kv_spec {
 /* What the rest of the program must know of a network, whatever its family. */
 typedef struct model_shape {
     char arch[32];
-    uint32_t n_layer;     // with a cache or state of their own, draft layers included
+    uint32_t n_layer; // with a cache or state of their own, draft layers included
     uint32_t n_embd, n_vocab, n_ctx_train;
     uint32_t n_expert, n_expert_used;
-    uint32_t window;      // of KV_GROUP_WINDOW layers, 0: none
+    uint32_t window; // of KV_GROUP_WINDOW layers, 0: none
     uint64_t n_param;
     uint64_t weight_bytes;    // all tensors
     uint64_t expert_bytes;    // of these, experts of all layers
@@ -41,39 +42,42 @@ typedef struct model_shape {
     bool has_draft;           // a draft block of its own (NextN, MTP)
     uint64_t state_floats;    // recurrent state of one sequence, 0: none; its layout is the family's own
     kv_spec kv[MODEL_LAYER_MAX];
-    dev_limits limits;    // of the widest call, n_row excepted
+    dev_limits limits; // of the widest call, n_row excepted
 } model_shape;
 
 /* One batch. Pointers are device memory. Rows of the prompt role come first. */
 typedef struct model_step {
-    const row_info *rows;      // [n_row]
-    const int32_t *out_rows;   // [n_out] rows whose logits are wanted, ascending
-    const kv_layer *kv;        // [n_layer], host array of device pointers
+    const row_info *rows;    // [n_row]
+    const int32_t *out_rows; // [n_out] rows whose logits are wanted, ascending
+    const kv_layer *kv;      // [n_layer], host array of device pointers
     kv_pages pages[MODEL_PAGE_GROUPS];
-    const row_run *runs;       // [n_run] the batch by sequence
-    float *state;              // [n_seq, shape.state_floats]
-    float *logits;             // [n_out, n_vocab], overwritten
-    uint32_t n_row, n_prompt;  // rows in all, of them prompt role
+    const row_run *runs;      // [n_run] the batch by sequence
+    float *state;             // [n_seq, shape.state_floats]
+    float *logits;            // [n_out, n_vocab], overwritten
+    uint32_t n_row, n_prompt; // rows in all, of them prompt role
     uint32_t n_out, n_out_prompt;
     uint32_t n_run;
 } model_step;
 
-/* Rows for the draft block: token x at position p + 1 of the trunk together with the trunk's output h at p, as position p. */
+/* Rows for the draft block: token x at position p + 1 of the trunk together with the trunk's output h at p,
+ * as position p. */
 typedef struct draft_step {
-    const row_info *rows;      // [n_row], .pos = p
-    const int32_t *h_row;      // [n_row] rows of the trunk's last step, or n_row_max + sequence: model_draft_recall
+    const row_info *rows; // [n_row], .pos = p
+    const int32_t
+        *h_row; // [n_row] rows of the trunk's last step, or n_row_max + sequence: model_draft_recall
     const kv_layer *kv;
     kv_pages pages;
-    float *logits;             // [n_out, n_vocab]
-    const int32_t *out_rows;   // [n_out]
-    bool chain;                // h is the draft block's own output of the call before, row by row
+    float *logits;           // [n_out, n_vocab]
+    const int32_t *out_rows; // [n_out]
+    bool chain;              // h is the draft block's own output of the call before, row by row
     uint32_t n_row, n_prompt, n_out;
 } draft_step;
 
 typedef struct model model;
 
-mica_status model_open(model **out, const gguf_file *g, mica_error *err); // MICA_E_UNSUPPORTED names the architecture
-void model_close(model *m);                                              // accepts NULL
+mica_status model_open(model **out, const gguf_file *g,
+                       mica_error *err); // MICA_E_UNSUPPORTED names the architecture
+void model_close(model *m);              // accepts NULL
 const model_shape *model_shape_of(const model *m);
 expert_source *model_experts(model *m); // NULL without experts; borrowed
 size_t model_scratch_bytes(model *m, uint32_t n_row, uint32_t n_out, uint32_t n_seq);
@@ -83,8 +87,8 @@ mica_status model_forward(model *m, const model_step *step, mica_error *err);
 /* The trunk's outputs of a step are kept for the draft block from now on. Before model_scratch_bytes. */
 void model_draft_enable(model *m);
 mica_status model_draft_forward(model *m, const draft_step *step, mica_error *err);
-/* Remembers h of `row` of the last step in the sequence's state: the pair of its next token, in a later step. And the way
- * back: puts what was remembered where h_row n_row_max + seq reads it. */
+/* Remembers h of `row` of the last step in the sequence's state: the pair of its next token, in a later step.
+ * And the way back: puts what was remembered where h_row n_row_max + seq reads it. */
 mica_status model_draft_keep(model *m, const model_step *step, int32_t seq, uint32_t row, mica_error *err);
 mica_status model_draft_recall(model *m, const model_step *step, int32_t seq, mica_error *err);
 

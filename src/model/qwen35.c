@@ -1,13 +1,14 @@
-/* Qwen3.5, 3.6 and 3.8: gated DeltaNet layers with gated full attention every fourth; dense and mixture of experts.
- * docs/MODELS.md section 4.
+/* Qwen3.5, 3.6 and 3.8: gated DeltaNet layers with gated full attention every fourth; dense and mixture of
+ * experts. docs/MODELS.md section 4.
  *
  *     x = embd[tok]
  *     h = RMS(x) attn_norm;            x += W_o mixer(h)
- *     h = RMS(x) post_attention_norm;  x += down(silu(gate h) * up h), or experts + sigmoid(w h) shared expert
- *     logits = output RMS(x) output_norm
+ *     h = RMS(x) post_attention_norm;  x += down(silu(gate h) * up h), or experts + sigmoid(w h) shared
+ * expert logits = output RMS(x) output_norm
  *
- * Full attention: q and its output gate stand together per head in attn_q. The linear mixer: u = W_qkv h, causal convolution,
- * delta rule, RMS norm, times silu(z). Value head h reads key head h mod n_k: the file's order, nothing is to be undone. */
+ * Full attention: q and its output gate stand together per head in attn_q. The linear mixer: u = W_qkv h,
+ * causal convolution, delta rule, RMS norm, times silu(z). Value head h reads key head h mod n_k: the file's
+ * order, nothing is to be undone. */
 #include "model/blocks.h"
 #include "model/rope.h"
 
@@ -21,11 +22,11 @@ typedef struct full_weights {
 
 typedef struct linear_weights {
     weight_ref qkv, z, alpha, beta;
-    const float *conv;   // [n_channel, n_tap]
-    const float *a;      // [n_v]
+    const float *conv;    // [n_channel, n_tap]
+    const float *a;       // [n_v]
     const float *dt_bias; // [n_v]
-    const float *norm;   // [d_v]
-    uint64_t state_off;  // floats into a sequence's state: the ring, then the delta state
+    const float *norm;    // [d_v]
+    uint64_t state_off;   // floats into a sequence's state: the ring, then the delta state
 } linear_weights;
 
 typedef struct shared_expert {
@@ -46,14 +47,14 @@ typedef struct hybrid_layer {
 
 /* What a draft block has beside a layer (section 4.5). */
 typedef struct draft_weights {
-    weight_ref eh_proj;                      // [n_embd, 2 n_embd]: embedding half first
-    const float *enorm, *hnorm, *head_norm;  // [n_embd]; head_norm is output_norm when the block has none
-    weight_ref embd, head;                   // the trunk's own when the block has none
+    weight_ref eh_proj;                     // [n_embd, 2 n_embd]: embedding half first
+    const float *enorm, *hnorm, *head_norm; // [n_embd]; head_norm is output_norm when the block has none
+    weight_ref embd, head;                  // the trunk's own when the block has none
 } draft_weights;
 
 typedef struct hybrid_net {
     ends ends;
-    hybrid_layer *layers; // owned, [n_main + n_mtp]
+    hybrid_layer *layers;  // owned, [n_main + n_mtp]
     draft_weights *drafts; // owned, [n_mtp]
     rope rope;
     uint32_t n_main, n_mtp; // blocks of the trunk, draft blocks after them
@@ -63,18 +64,19 @@ typedef struct hybrid_net {
     float expert_scale;
     bool linear[MODEL_LAYER_MAX];
     stream b;
-    float *q, *k, *v;      // full attention
-    float *u, *y, *z, *o;  // linear: input, after the convolution, gate, output of the delta rule
-    float *alpha, *beta;   // [n_row, n_v]
-    quant_act mixed;       // [n_row, n_head * d_head] or [n_row, n_v * d_v]
+    float *q, *k, *v;     // full attention
+    float *u, *y, *z, *o; // linear: input, after the convolution, gate, output of the delta rule
+    float *alpha, *beta;  // [n_row, n_v]
+    quant_act mixed;      // [n_row, n_head * d_head] or [n_row, n_v * d_v]
     ffn_buffers fb;
     moe_buffers mb;
     float *shared_y, *shared_g; // [n_row, n_embd], [n_row]
-    uint64_t kept_off;     // floats into a sequence's state: the trunk's last output, for the draft block
-    quant_act h;           // [n_row + n_seq, n_embd] the trunk's outputs, normed; after them what model_draft_recall put
-    quant_act pair;        // [n_row, 2 n_embd] the draft block's input: normed embedding, normed h
-    quant_act draft_h;     // [n_row, n_embd] the draft block's outputs, normed
-    float *embd;           // [n_row, n_embd] embeddings of the draft rows
+    uint64_t kept_off; // floats into a sequence's state: the trunk's last output, for the draft block
+    quant_act
+        h; // [n_row + n_seq, n_embd] the trunk's outputs, normed; after them what model_draft_recall put
+    quant_act pair;    // [n_row, 2 n_embd] the draft block's input: normed embedding, normed h
+    quant_act draft_h; // [n_row, n_embd] the draft block's outputs, normed
+    float *embd;       // [n_row, n_embd] embeddings of the draft rows
 } hybrid_net;
 
 /* ---- keys ---- */
@@ -105,7 +107,8 @@ static mica_status read_delta_keys(model *m, mica_error *err) {
     TRY(model_key_u32(m, "ssm.inner_size", 1, 1u << 20, &inner, err));
     n->d_v = inner / n->n_v;
     if (inner % n->n_v || n->n_v % n->n_k || n->d_v == 0 || n->d_v > 1024)
-        return fail(err, MICA_E_FORMAT, "%s: ssm: %u inner values, %u value heads, %u key heads: do not fit together",
+        return fail(err, MICA_E_FORMAT,
+                    "%s: ssm: %u inner values, %u value heads, %u key heads: do not fit together",
                     gguf_name(m->file), inner, n->n_v, n->n_k);
     n->n_channel = 2 * n->n_k * n->d_state + inner;
     return MICA_OK;
@@ -118,7 +121,8 @@ static mica_status read_keys(model *m, mica_error *err) {
     TRY(model_keys_common(m, &n_block, err));
     TRY(model_key_u32_or(m, "nextn_predict_layers", 8, &n->n_mtp, err));
     if (n->n_mtp >= n_block)
-        return fail(err, MICA_E_FORMAT, "%s: %u draft blocks of %u blocks", gguf_name(m->file), n->n_mtp, n_block);
+        return fail(err, MICA_E_FORMAT, "%s: %u draft blocks of %u blocks", gguf_name(m->file), n->n_mtp,
+                    n_block);
     n->n_main = n_block - n->n_mtp;
     TRY(model_key_u32(m, "attention.head_count", 1, 4096, &n->n_head, err));
     TRY(model_key_u32(m, "attention.head_count_kv", 1, 4096, &n->n_head_kv, err));
@@ -132,11 +136,12 @@ static mica_status read_keys(model *m, mica_error *err) {
     TRY(model_key_u32_or(m, "expert_shared_feed_forward_length", 1u << 24, &n->n_ff_shared, err));
     TRY(model_key_f32_or(m, "expert_weights_scale", &n->expert_scale, err));
     if (d_v != n->d_head || n->n_head % n->n_head_kv)
-        return fail(err, MICA_E_FORMAT, "%s: %u query heads, %u key heads, head sizes %u and %u: do not fit together",
+        return fail(err, MICA_E_FORMAT,
+                    "%s: %u query heads, %u key heads, head sizes %u and %u: do not fit together",
                     gguf_name(m->file), n->n_head, n->n_head_kv, n->d_head, d_v);
     if (s->n_expert ? n->n_ff_expert == 0 : n->n_ff == 0)
-        return fail(err, MICA_E_FORMAT, "%s: key %s.%sfeed_forward_length: missing", gguf_name(m->file), s->arch,
-                    s->n_expert ? "expert_" : "");
+        return fail(err, MICA_E_FORMAT, "%s: key %s.%sfeed_forward_length: missing", gguf_name(m->file),
+                    s->arch, s->n_expert ? "expert_" : "");
     TRY(read_delta_keys(m, err));
     return read_pattern(m, err);
 }
@@ -159,7 +164,8 @@ static mica_status hybrid_shape(model *m, mica_error *err) {
             continue;
         }
         l->lin.state_off = s->state_floats;
-        s->state_floats += (uint64_t)CONV_RING * n->n_channel + delta_state_floats(n->n_k, n->n_v, n->d_state, n->d_v);
+        s->state_floats +=
+            (uint64_t)CONV_RING * n->n_channel + delta_state_floats(n->n_k, n->n_v, n->d_state, n->d_v);
     }
     s->has_draft = n->n_mtp > 0;
     n->kept_off = s->state_floats;
@@ -172,42 +178,52 @@ static mica_status hybrid_shape(model *m, mica_error *err) {
 static mica_status bind_full(model *m, hybrid_layer *l, int il, mica_error *err) {
     const hybrid_net *n = m->net;
     uint32_t n_embd = m->shape.n_embd, n_q = n->n_head * n->d_head, n_kv = n->n_head_kv * n->d_head;
-    TRY(model_matrix(m, &l->full.q, il, "attn_q.weight", 2 * n_q, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &l->full.k, il, "attn_k.weight", n_kv, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &l->full.v, il, "attn_v.weight", n_kv, n_embd, MODEL_NEEDED, err));
-    TRY(model_vector(m, &l->full.q_norm, il, "attn_q_norm.weight", n->d_head, MODEL_NEEDED, err));
-    TRY(model_vector(m, &l->full.k_norm, il, "attn_k_norm.weight", n->d_head, MODEL_NEEDED, err));
-    return model_matrix(m, &l->out, il, "attn_output.weight", n_embd, n_q, MODEL_NEEDED, err);
+    TRY(model_matrix(m, &l->full.q, (tensor_want){il, "attn_q.weight", 2 * n_q, n_embd, MODEL_NEEDED}, err));
+    TRY(model_matrix(m, &l->full.k, (tensor_want){il, "attn_k.weight", n_kv, n_embd, MODEL_NEEDED}, err));
+    TRY(model_matrix(m, &l->full.v, (tensor_want){il, "attn_v.weight", n_kv, n_embd, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &l->full.q_norm, (tensor_want){il, "attn_q_norm.weight", 1, n->d_head, MODEL_NEEDED},
+                     err));
+    TRY(model_vector(m, &l->full.k_norm, (tensor_want){il, "attn_k_norm.weight", 1, n->d_head, MODEL_NEEDED},
+                     err));
+    return model_matrix(m, &l->out, (tensor_want){il, "attn_output.weight", n_embd, n_q, MODEL_NEEDED}, err);
 }
 
 static mica_status bind_linear(model *m, hybrid_layer *l, int il, mica_error *err) {
     const hybrid_net *n = m->net;
     uint32_t n_embd = m->shape.n_embd, n_value = n->n_v * n->d_v;
     linear_weights *w = &l->lin;
-    TRY(model_matrix(m, &w->qkv, il, "attn_qkv.weight", n->n_channel, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &w->z, il, "attn_gate.weight", n_value, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &w->alpha, il, "ssm_alpha.weight", n->n_v, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &w->beta, il, "ssm_beta.weight", n->n_v, n_embd, MODEL_NEEDED, err));
-    TRY(model_table(m, &w->conv, il, "ssm_conv1d.weight", n->n_channel, n->n_tap, err));
-    TRY(model_vector(m, &w->a, il, "ssm_a", n->n_v, MODEL_NEEDED, err));
-    TRY(model_vector(m, &w->dt_bias, il, "ssm_dt.bias", n->n_v, MODEL_NEEDED, err));
-    TRY(model_vector(m, &w->norm, il, "ssm_norm.weight", n->d_v, MODEL_NEEDED, err));
-    return model_matrix(m, &l->out, il, "ssm_out.weight", n_embd, n_value, MODEL_NEEDED, err);
+    TRY(model_matrix(m, &w->qkv, (tensor_want){il, "attn_qkv.weight", n->n_channel, n_embd, MODEL_NEEDED},
+                     err));
+    TRY(model_matrix(m, &w->z, (tensor_want){il, "attn_gate.weight", n_value, n_embd, MODEL_NEEDED}, err));
+    TRY(model_matrix(m, &w->alpha, (tensor_want){il, "ssm_alpha.weight", n->n_v, n_embd, MODEL_NEEDED}, err));
+    TRY(model_matrix(m, &w->beta, (tensor_want){il, "ssm_beta.weight", n->n_v, n_embd, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &w->conv,
+                     (tensor_want){il, "ssm_conv1d.weight", n->n_channel, n->n_tap, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &w->a, (tensor_want){il, "ssm_a", 1, n->n_v, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &w->dt_bias, (tensor_want){il, "ssm_dt.bias", 1, n->n_v, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &w->norm, (tensor_want){il, "ssm_norm.weight", 1, n->d_v, MODEL_NEEDED}, err));
+    return model_matrix(m, &l->out, (tensor_want){il, "ssm_out.weight", n_embd, n_value, MODEL_NEEDED}, err);
 }
 
 static mica_status bind_shared(model *m, shared_expert *s, int il, mica_error *err) {
     const hybrid_net *n = m->net;
     uint32_t n_embd = m->shape.n_embd, n_ff = n->n_ff_shared;
-    TRY(model_matrix(m, &s->gate_in, il, "ffn_gate_inp_shexp.weight", 1, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &s->ffn.gate, il, "ffn_gate_shexp.weight", n_ff, n_embd, MODEL_NEEDED, err));
-    TRY(model_matrix(m, &s->ffn.up, il, "ffn_up_shexp.weight", n_ff, n_embd, MODEL_NEEDED, err));
-    return model_matrix(m, &s->ffn.down, il, "ffn_down_shexp.weight", n_embd, n_ff, MODEL_NEEDED, err);
+    TRY(model_matrix(m, &s->gate_in, (tensor_want){il, "ffn_gate_inp_shexp.weight", 1, n_embd, MODEL_NEEDED},
+                     err));
+    TRY(model_matrix(m, &s->ffn.gate, (tensor_want){il, "ffn_gate_shexp.weight", n_ff, n_embd, MODEL_NEEDED},
+                     err));
+    TRY(model_matrix(m, &s->ffn.up, (tensor_want){il, "ffn_up_shexp.weight", n_ff, n_embd, MODEL_NEEDED},
+                     err));
+    return model_matrix(m, &s->ffn.down,
+                        (tensor_want){il, "ffn_down_shexp.weight", n_embd, n_ff, MODEL_NEEDED}, err);
 }
 
 static mica_status bind_layer(model *m, hybrid_layer *l, int il, mica_error *err) {
     const hybrid_net *n = m->net;
-    TRY(model_vector(m, &l->attn_norm, il, "attn_norm.weight", m->shape.n_embd, MODEL_NEEDED, err));
-    TRY(model_vector(m, &l->ffn_norm, il, "post_attention_norm.weight", m->shape.n_embd, MODEL_NEEDED, err));
+    TRY(model_vector(m, &l->attn_norm,
+                     (tensor_want){il, "attn_norm.weight", 1, m->shape.n_embd, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &l->ffn_norm,
+                     (tensor_want){il, "post_attention_norm.weight", 1, m->shape.n_embd, MODEL_NEEDED}, err));
     TRY(l->linear ? bind_linear(m, l, il, err) : bind_full(m, l, il, err));
     if (m->shape.n_expert == 0) return ffn_bind(m, &l->ffn, il, n->n_ff, err);
     TRY(model_experts_bind(m, &l->moe, il, n->n_ff_expert, err));
@@ -217,12 +233,17 @@ static mica_status bind_layer(model *m, hybrid_layer *l, int il, mica_error *err
 static mica_status bind_draft(model *m, draft_weights *w, int il, mica_error *err) {
     const hybrid_net *n = m->net;
     uint32_t n_embd = m->shape.n_embd, n_vocab = m->shape.n_vocab;
-    TRY(model_matrix(m, &w->eh_proj, il, "nextn.eh_proj.weight", n_embd, 2 * n_embd, MODEL_NEEDED, err));
-    TRY(model_vector(m, &w->enorm, il, "nextn.enorm.weight", n_embd, MODEL_NEEDED, err));
-    TRY(model_vector(m, &w->hnorm, il, "nextn.hnorm.weight", n_embd, MODEL_NEEDED, err));
-    TRY(model_vector(m, &w->head_norm, il, "nextn.shared_head_norm.weight", n_embd, MODEL_OPTIONAL, err));
-    TRY(model_matrix(m, &w->embd, il, "nextn.embed_tokens.weight", n_vocab, n_embd, MODEL_OPTIONAL, err));
-    TRY(model_matrix(m, &w->head, il, "nextn.shared_head_head.weight", n_vocab, n_embd, MODEL_OPTIONAL, err));
+    TRY(model_matrix(m, &w->eh_proj,
+                     (tensor_want){il, "nextn.eh_proj.weight", n_embd, 2 * n_embd, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &w->enorm, (tensor_want){il, "nextn.enorm.weight", 1, n_embd, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &w->hnorm, (tensor_want){il, "nextn.hnorm.weight", 1, n_embd, MODEL_NEEDED}, err));
+    TRY(model_vector(m, &w->head_norm,
+                     (tensor_want){il, "nextn.shared_head_norm.weight", 1, n_embd, MODEL_OPTIONAL}, err));
+    TRY(model_matrix(m, &w->embd,
+                     (tensor_want){il, "nextn.embed_tokens.weight", n_vocab, n_embd, MODEL_OPTIONAL}, err));
+    TRY(model_matrix(m, &w->head,
+                     (tensor_want){il, "nextn.shared_head_head.weight", n_vocab, n_embd, MODEL_OPTIONAL},
+                     err));
     if (!w->head_norm) w->head_norm = n->ends.output_norm;
     if (!w->embd.w) w->embd = n->ends.embd;
     if (!w->head.w) w->head = n->ends.head;
@@ -235,7 +256,8 @@ static mica_status hybrid_bind(model *m, mica_error *err) {
     TRY(ends_bind(m, &n->ends, err));
     TRY(rope_spec_read(m, &spec, n->d_head, err));
     if (spec.n_rot > n->d_head)
-        return fail(err, MICA_E_FORMAT, "%s: %u rotary dimensions of heads of %u", gguf_name(m->file), spec.n_rot, n->d_head);
+        return fail(err, MICA_E_FORMAT, "%s: %u rotary dimensions of heads of %u", gguf_name(m->file),
+                    spec.n_rot, n->d_head);
     TRY(rope_bind(m, &n->rope, &spec, err));
     if (m->shape.n_expert) TRY(model_experts_open(m, m->shape.n_layer, err));
     for (uint32_t il = 0; il < n->n_main + n->n_mtp; il++) TRY(bind_layer(m, &n->layers[il], (int)il, err));
@@ -275,7 +297,8 @@ static void hybrid_carve(model *m, carver *c, uint32_t n_row, uint32_t n_out, ui
 }
 
 /* n->mixed = gated attention of b.a */
-static mica_status full_mixer(model *m, const hybrid_layer *l, const kv_layer *kv, const model_step *s, mica_error *err) {
+static mica_status full_mixer(model *m, const hybrid_layer *l, const kv_layer *kv, const model_step *s,
+                              mica_error *err) {
     hybrid_net *n = m->net;
     uint32_t n_q = 2 * n->n_head * n->d_head, n_kv = n->n_head_kv * n->d_head;
     TRY(dev_linear(m->d,
@@ -399,7 +422,8 @@ static mica_status mixer_out(model *m, const hybrid_layer *l, const model_step *
                       err);
 }
 
-static mica_status sparse_ffn(model *m, const hybrid_layer *l, uint32_t il, const model_step *s, mica_error *err) {
+static mica_status sparse_ffn(model *m, const hybrid_layer *l, uint32_t il, const model_step *s,
+                              mica_error *err) {
     hybrid_net *n = m->net;
     TRY(moe_run(m,
                 &(moe_call){.w = &l->moe,
@@ -413,7 +437,9 @@ static mica_status sparse_ffn(model *m, const hybrid_layer *l, uint32_t il, cons
                             .add = 1},
                 s, err));
     if (!n->n_ff_shared) return MICA_OK;
-    TRY(ffn_run(m, &(ffn_call){.w = &l->shared.ffn, .b = &n->fb, .a = n->b.a, .y = n->shared_y, .kind = GLU_SILU}, s, err));
+    TRY(ffn_run(
+        m, &(ffn_call){.w = &l->shared.ffn, .b = &n->fb, .a = n->b.a, .y = n->shared_y, .kind = GLU_SILU}, s,
+        err));
     TRY(dev_linear(m->d,
                    &(linear_args){.a = n->b.a,
                                   .n_row = s->n_row,
@@ -421,13 +447,11 @@ static mica_status sparse_ffn(model *m, const hybrid_layer *l, uint32_t il, cons
                                   .n_out = 1,
                                   .out = {{.y = n->shared_g, .w = l->shared.gate_in, .ld_y = 1}}},
                    err));
-    return dev_gated_add(m->d,
-                         &(gated_add_args){.y = n->b.x,
-                                           .x = n->shared_y,
-                                           .g = n->shared_g,
-                                           .n_row = s->n_row,
-                                           .n_col = m->shape.n_embd},
-                         err);
+    return dev_gated_add(
+        m->d,
+        &(gated_add_args){
+            .y = n->b.x, .x = n->shared_y, .g = n->shared_g, .n_row = s->n_row, .n_col = m->shape.n_embd},
+        err);
 }
 
 static mica_status layer_forward(model *m, uint32_t il, const model_step *s, mica_error *err) {
@@ -438,7 +462,9 @@ static mica_status layer_forward(model *m, uint32_t il, const model_step *s, mic
     TRY(mixer_out(m, l, s, err));
     TRY(norm_into(m, &n->b, s, l->ffn_norm, n->ends.eps, err));
     if (m->shape.n_expert) return sparse_ffn(m, l, il, s, err);
-    return ffn_run(m, &(ffn_call){.w = &l->ffn, .b = &n->fb, .a = n->b.a, .y = n->b.x, .kind = GLU_SILU, .add = 1}, s, err);
+    return ffn_run(
+        m, &(ffn_call){.w = &l->ffn, .b = &n->fb, .a = n->b.a, .y = n->b.x, .kind = GLU_SILU, .add = 1}, s,
+        err);
 }
 
 /* All rows' outputs, after output_norm: what the draft block reads. */
@@ -466,7 +492,8 @@ static mica_status hybrid_forward(model *m, const model_step *s, mica_error *err
 
 /* ---- draft block (section 4.5) ---- */
 
-static mica_status hybrid_draft_keep(model *m, const model_step *s, int32_t seq, uint32_t row, mica_error *err) {
+static mica_status hybrid_draft_keep(model *m, const model_step *s, int32_t seq, uint32_t row,
+                                     mica_error *err) {
     hybrid_net *n = m->net;
     float *kept = s->state + (uint64_t)(uint32_t)seq * m->shape.state_floats + n->kept_off;
     return dev_copy(m->d, kept, n->h.x + (size_t)row * n->h.ld, m->shape.n_embd * sizeof(float), err);
@@ -495,12 +522,16 @@ static mica_status draft_input(model *m, const draft_weights *w, const draft_ste
     hybrid_net *n = m->net;
     uint32_t n_embd = m->shape.n_embd;
     const quant_act *h = s->chain ? &n->draft_h : &n->h;
-    TRY(dev_embed(m->d, &(embed_args){.x = n->embd, .table = w->embd, .rows = s->rows, .n_row = s->n_row, .scale = 1.0f},
-                  err));
+    TRY(dev_embed(
+        m->d,
+        &(embed_args){.x = n->embd, .table = w->embd, .rows = s->rows, .n_row = s->n_row, .scale = 1.0f},
+        err));
     TRY(pair_half(m, 0, &(norm_args){.x = n->embd, .w = w->enorm, .ld_x = n_embd, .n_row = s->n_row}, err));
-    TRY(pair_half(m, n_embd,
-                  &(norm_args){.x = h->x, .w = w->hnorm, .row_of = s->chain ? NULL : s->h_row, .ld_x = h->ld, .n_row = s->n_row},
-                  err));
+    TRY(pair_half(
+        m, n_embd,
+        &(norm_args){
+            .x = h->x, .w = w->hnorm, .row_of = s->chain ? NULL : s->h_row, .ld_x = h->ld, .n_row = s->n_row},
+        err));
     TRY(dev_quantise(m->d, &(quantise_args){.a = n->pair, .n_row = s->n_row, .n_col = 2 * n_embd}, err));
     return dev_linear(m->d,
                       &(linear_args){.a = n->pair,

@@ -26,14 +26,15 @@ mica_status rope_spec_read(const model *m, rope_spec *r, uint32_t n_rot_default,
     snprintf(key, sizeof key, "%s.rope.scaling.type", m->shape.arch);
     TRY(gguf_get_str(m->file, key, &type, err));
     if (r->n_rot % 2 != 0 || r->n_rot == 0 || !(r->base > 0.0f))
-        return fail(err, MICA_E_FORMAT, "%s: rope: %u rotary dimensions, base %g", gguf_name(m->file), r->n_rot,
-                    (double)r->base);
+        return fail(err, MICA_E_FORMAT, "%s: rope: %u rotary dimensions, base %g", gguf_name(m->file),
+                    r->n_rot, (double)r->base);
     if (slice_is(type, "none") || factor == 0.0f) return MICA_OK;
     r->freq_scale = 1.0f / factor;
-    if (slice_is(type, "yarn")) r->ext_factor = 1.0f;
+    if (slice_is(type, "yarn"))
+        r->ext_factor = 1.0f;
     else if (!slice_is(type, "linear"))
-        return fail(err, MICA_E_UNSUPPORTED, "%s: key %s: %.*s: not none, linear or yarn", gguf_name(m->file), key,
-                    (int)(type.n < 40 ? type.n : 40), type.p);
+        return fail(err, MICA_E_UNSUPPORTED, "%s: key %s: %.*s: not none, linear or yarn", gguf_name(m->file),
+                    key, (int)(type.n < 40 ? type.n : 40), type.p);
     return MICA_OK;
 }
 
@@ -76,7 +77,9 @@ mica_status rope_bind(model *m, rope *r, const rope_spec *spec, mica_error *err)
     return dev_upload(m->d, p, inv_freq, n_bytes, err);
 }
 
-void rope_carve(rope *r, carver *c, uint32_t n_row) { r->cs = carve_f32(c, (size_t)n_row * r->n_rot); }
+void rope_carve(rope *r, carver *c, uint32_t n_row) {
+    r->cs = carve_f32(c, (size_t)n_row * r->n_rot);
+}
 
 mica_status rope_step(model *m, rope *r, const model_step *s, mica_error *err) {
     return dev_rope_table(m->d,

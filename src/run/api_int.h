@@ -9,11 +9,11 @@
 #include "text/vocab.h"
 
 struct mica_model {
-    gguf_file *g;      // owned
-    text_vocab *vocab; // owned
-    chat_template *chat; // owned; may be unusable: chat_template_check says why
-    engine *e;         // owned; NULL for text_only
-    sampler *pick;     // owned; NULL for text_only
+    gguf_file *g;         // owned
+    text_vocab *vocab;    // owned
+    chat_template *chat;  // owned; may be unusable: chat_template_check says why
+    engine *e;            // owned; NULL for text_only
+    sampler *pick;        // owned; NULL for text_only
     mica_session **slots; // owned, [n_seq] who has each, NULL: free
     mica_model_info info;
     int n_thread;

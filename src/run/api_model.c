@@ -8,9 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-mica_status mica_guard_files(mica_error *err) { return gguf_guard_install(err); }
+mica_status mica_guard_files(mica_error *err) {
+    return gguf_guard_install(err);
+}
 
-const char *mica_version(void) { return MICA_VERSION; }
+const char *mica_version(void) {
+    return MICA_VERSION;
+}
 
 /* ---- options ---- */
 
@@ -28,7 +32,8 @@ static mica_status parse_isa(engine_config *c, const char *name, mica_error *err
     c->isa = cpu_isa_best();
     if (!name) return MICA_OK;
     cpu_isa want;
-    if (!cpu_isa_parse(&want, name)) return fail(err, MICA_E_ARG, "isa: %s: not one of scalar, avx2, avx512", name);
+    if (!cpu_isa_parse(&want, name))
+        return fail(err, MICA_E_ARG, "isa: %s: not one of scalar, avx2, avx512", name);
     if (want > c->isa)
         return fail(err, MICA_E_DEVICE, "isa: %s: this processor has %s at most", name, cpu_isa_name(c->isa));
     c->isa = want;
@@ -77,7 +82,8 @@ static void default_sampling(mica_sampling *s, const gguf_file *g) {
 static const char *main_type(const gguf_file *g) {
     uint64_t bytes[GGUF_TYPE_N] = {0};
     int best = 0;
-    for (size_t i = 0; i < gguf_tensor_count(g); i++) bytes[gguf_tensor_at(g, i)->type] += gguf_tensor_at(g, i)->size_bytes;
+    for (size_t i = 0; i < gguf_tensor_count(g); i++)
+        bytes[gguf_tensor_at(g, i)->type] += gguf_tensor_at(g, i)->size_bytes;
     for (int t = 0; t < GGUF_TYPE_N; t++) {
         if (bytes[t] > bytes[best]) best = t;
     }
@@ -140,12 +146,14 @@ static mica_status open_engine(mica_model *m, engine_config *c, const mica_load_
     TRY(engine_open(&m->e, c, err));
     uint32_t n_row = engine_shape(m->e)->n_vocab, n_tok = (uint32_t)text_vocab_n(m->vocab);
     if (n_tok > n_row)
-        return fail(err, MICA_E_FORMAT, "%s: %u tokens, but token_embd.weight has %u rows", gguf_name(m->g), n_tok, n_row);
+        return fail(err, MICA_E_FORMAT, "%s: %u tokens, but token_embd.weight has %u rows", gguf_name(m->g),
+                    n_tok, n_row);
     TRY(sampler_new(&m->pick, n_row, err));
     m->slots = mem_calloc(c->n_seq, sizeof *m->slots);
     if (!m->slots) return fail(err, MICA_E_NOMEM, "model: out of memory");
     if (o->n_ctx > engine_shape(m->e)->n_ctx_train)
-        log_warn("load", "context of %u tokens: the model was made for %u", o->n_ctx, engine_shape(m->e)->n_ctx_train);
+        log_warn("load", "context of %u tokens: the model was made for %u", o->n_ctx,
+                 engine_shape(m->e)->n_ctx_train);
     return MICA_OK;
 }
 
@@ -185,7 +193,9 @@ void mica_model_free(mica_model *m) {
     mem_free(m);
 }
 
-void mica_model_get_info(const mica_model *m, mica_model_info *out) { *out = m->info; }
+void mica_model_get_info(const mica_model *m, mica_model_info *out) {
+    *out = m->info;
+}
 
 mica_status api_needs_weights(const mica_model *m, mica_error *err) {
     if (m->e) return MICA_OK;

@@ -11,7 +11,8 @@ mica_status mica_session_new(mica_session **out, mica_model *m, mica_error *err)
     TRY(api_needs_weights(m, err));
     uint32_t slot = 0;
     while (slot < m->info.n_seq && m->slots[slot]) slot++;
-    if (slot == m->info.n_seq) return fail(err, MICA_E_BUSY, "session: all %u slots are taken", m->info.n_seq);
+    if (slot == m->info.n_seq)
+        return fail(err, MICA_E_BUSY, "session: all %u slots are taken", m->info.n_seq);
     mica_session *s = mem_calloc(1, sizeof *s);
     if (!s) return fail(err, MICA_E_NOMEM, "session: out of memory");
     s->m = m;
@@ -33,13 +34,16 @@ void mica_session_free(mica_session *s) {
     mem_free(s);
 }
 
-mica_status mica_session_sync(mica_session *s, const int32_t *ids, size_t n, size_t *n_cached, mica_cancel_flag *cancel,
-                              mica_progress_fn *progress, void *user, mica_error *err) {
+mica_status mica_session_sync(mica_session *s, const int32_t *ids, size_t n, size_t *n_cached,
+                              mica_cancel_flag *cancel, mica_progress_fn *progress, void *user,
+                              mica_error *err) {
     session_sync_args a = {.ids = ids, .n = n, .cancel = cancel, .progress = progress, .progress_user = user};
     return session_sync(s->s, &a, n_cached, err);
 }
 
-mica_status mica_session_decode(mica_session *s, int32_t id, mica_error *err) { return session_append(s->s, id, err); }
+mica_status mica_session_decode(mica_session *s, int32_t id, mica_error *err) {
+    return session_append(s->s, id, err);
+}
 
 mica_status mica_decode_batch(mica_session *const *s, const int32_t *id, size_t n, mica_error *err) {
     session *in[WINDOW_MAX * 16];
@@ -50,11 +54,18 @@ mica_status mica_decode_batch(mica_session *const *s, const int32_t *id, size_t 
     return session_append_batch(in, id, n, err);
 }
 
-size_t mica_session_length(const mica_session *s) { return session_length(s->s); }
-const int32_t *mica_session_ids(const mica_session *s) { return session_ids(s->s); }
-const float *mica_session_logits(mica_session *s) { return session_logits(s->s); }
+size_t mica_session_length(const mica_session *s) {
+    return session_length(s->s);
+}
+const int32_t *mica_session_ids(const mica_session *s) {
+    return session_ids(s->s);
+}
+const float *mica_session_logits(mica_session *s) {
+    return session_logits(s->s);
+}
 
-mica_status mica_session_sample(mica_session *s, const mica_sampling *sampling, int32_t *id, mica_error *err) {
+mica_status mica_session_sample(mica_session *s, const mica_sampling *sampling, int32_t *id,
+                                mica_error *err) {
     const mica_sampling *p = sampling ? sampling : &s->m->info.sampling;
     *id = -1;
     TRY(sampling_check(p, s->m->info.n_vocab, err));
@@ -83,7 +94,8 @@ typedef struct generation {
 } generation;
 
 /* The model's token at position pos from `logits`; the session's ids before pos are its history. */
-static mica_status choose(const generation *g, const float *logits, uint64_t pos, int32_t *id, mica_error *err) {
+static mica_status choose(const generation *g, const float *logits, uint64_t pos, int32_t *id,
+                          mica_error *err) {
     return sampler_pick(g->s->m->pick,
                         &(sample_args){.logits = logits,
                                        .p = g->sampling,
@@ -102,8 +114,10 @@ static bool emit(generation *g, int32_t id) {
     g->n_made++;
     bool more = !g->on_token || g->on_token(g->user, id);
     bool full = g->opt->n_predict >= 0 && g->n_made >= (uint64_t)g->opt->n_predict;
-    if (!more) g->finish = MICA_FINISH_STOP;
-    else if (full) g->finish = MICA_FINISH_LENGTH;
+    if (!more)
+        g->finish = MICA_FINISH_STOP;
+    else if (full)
+        g->finish = MICA_FINISH_LENGTH;
     return g->finish == MICA_FINISH_NONE;
 }
 
@@ -131,7 +145,8 @@ static uint32_t draft_room(const generation *g) {
     return n > 0 ? (uint32_t)n : 0;
 }
 
-static mica_status find_drafts(generation *g, int32_t next, int32_t *drafts, uint32_t *n_draft, mica_error *err) {
+static mica_status find_drafts(generation *g, int32_t next, int32_t *drafts, uint32_t *n_draft,
+                               mica_error *err) {
     uint32_t room = draft_room(g);
     *n_draft = 0;
     if (room == 0) return MICA_OK;
@@ -141,7 +156,8 @@ static mica_status find_drafts(generation *g, int32_t next, int32_t *drafts, uin
     return MICA_OK;
 }
 
-/* Appends `next` and what drafts agree with the model, giving each token out; *next becomes the token after them. */
+/* Appends `next` and what drafts agree with the model, giving each token out; *next becomes the token after
+ * them. */
 static mica_status advance(generation *g, int32_t *next, mica_error *err) {
     session *s = g->s->s;
     int32_t window[WINDOW_MAX];
@@ -175,15 +191,19 @@ static mica_status make_tokens(generation *g, mica_error *err) {
     TRY(choose(g, session_logits(g->s->s), session_length(g->s->s), &next, err));
     emit(g, next);
     while (g->finish == MICA_FINISH_NONE) {
-        if (g->opt->cancel && g->opt->cancel->set) g->finish = MICA_FINISH_CANCELLED;
-        else if (session_length(g->s->s) >= g->s->m->info.n_ctx) g->finish = MICA_FINISH_LENGTH;
-        else TRY(advance(g, &next, err));
+        if (g->opt->cancel && g->opt->cancel->set)
+            g->finish = MICA_FINISH_CANCELLED;
+        else if (session_length(g->s->s) >= g->s->m->info.n_ctx)
+            g->finish = MICA_FINISH_LENGTH;
+        else
+            TRY(advance(g, &next, err));
     }
     return MICA_OK;
 }
 
 mica_status mica_generate(mica_session *s, const int32_t *ids, size_t n, const mica_generate_options *opt,
-                          mica_token_fn *on_token, void *user, mica_finish *finish, mica_stats *stats, mica_error *err) {
+                          mica_token_fn *on_token, void *user, mica_finish *finish, mica_stats *stats,
+                          mica_error *err) {
     static const mica_generate_options none = {.n_predict = -1};
     mica_stats t = {.n_prompt = n, .expert_hit_rate = 1.0};
     generation g = {.s = s, .opt = opt ? opt : &none, .on_token = on_token, .user = user, .stats = &t};

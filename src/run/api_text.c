@@ -12,7 +12,9 @@ void mica_ids_free(mica_ids *ids) {
     *ids = (mica_ids){0};
 }
 
-void mica_text_free(char *text) { mem_free(text); }
+void mica_text_free(char *text) {
+    mem_free(text);
+}
 
 static mica_status encode(mica_ids *out, const mica_model *m, const text_input *in, mica_error *err) {
     text_ids ids = {0};
@@ -25,8 +27,8 @@ static mica_status encode(mica_ids *out, const mica_model *m, const text_input *
     return MICA_OK;
 }
 
-mica_status mica_tokenize(const mica_model *m, const char *text, size_t n, bool special, bool add_bos, mica_ids *out,
-                          mica_error *err) {
+mica_status mica_tokenize(const mica_model *m, const char *text, size_t n, bool special, bool add_bos,
+                          mica_ids *out, mica_error *err) {
     *out = (mica_ids){0};
     text_input in = {.text = {text, n}};
     if (special) in.flags |= TEXT_TRUSTED;
@@ -34,11 +36,13 @@ mica_status mica_tokenize(const mica_model *m, const char *text, size_t n, bool 
     return encode(out, m, &in, err);
 }
 
-mica_status mica_detokenize(const mica_model *m, const int32_t *ids, size_t n, bool special, char **out, mica_error *err) {
+mica_status mica_detokenize(const mica_model *m, const int32_t *ids, size_t n, bool special, char **out,
+                            mica_error *err) {
     *out = NULL;
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= text_vocab_n(m->vocab))
-            return fail(err, MICA_E_ARG, "detokenize: id %d: the vocabulary has %d", ids[i], text_vocab_n(m->vocab));
+            return fail(err, MICA_E_ARG, "detokenize: id %d: the vocabulary has %d", ids[i],
+                        text_vocab_n(m->vocab));
     }
     strbuf b = {0};
     text_decode(&b, m->vocab, ids, n, special ? TEXT_SHOW_CONTROL : 0);
@@ -52,7 +56,9 @@ const char *mica_token_bytes(const mica_model *m, int32_t id, size_t *n_bytes) {
     return s.p;
 }
 
-bool mica_token_ends_turn(const mica_model *m, int32_t id) { return text_vocab_ends(m->vocab, id); }
+bool mica_token_ends_turn(const mica_model *m, int32_t id) {
+    return text_vocab_ends(m->vocab, id);
+}
 
 /* ---- streams ---- */
 
@@ -108,14 +114,17 @@ static mica_status parse_optional(json_t **out, json_in_options what, const char
     return text ? json_in_parse(out, slice_of(text), &what, err) : MICA_OK;
 }
 
-static mica_status render(chat_prompt *p, const mica_model *m, const char *messages, const mica_chat_options *o,
-                          mica_error *err) {
+static mica_status render(chat_prompt *p, const mica_model *m, const char *messages,
+                          const mica_chat_options *o, mica_error *err) {
     chat_json j = {0};
     mica_status st = MICA_OK;
-    TRY_GOTO(parse_optional(&j.messages, (json_in_options){"messages", JSON_IN_ARRAY, 0}, messages, err), done);
-    TRY_GOTO(parse_optional(&j.tools, (json_in_options){"tools", JSON_IN_ARRAY, 0}, o->tools_json, err), done);
-    TRY_GOTO(parse_optional(&j.kwargs, (json_in_options){"chat_template_kwargs", JSON_IN_OBJECT, 0}, o->kwargs_json,
-                            err), done);
+    TRY_GOTO(parse_optional(&j.messages, (json_in_options){"messages", JSON_IN_ARRAY, 0}, messages, err),
+             done);
+    TRY_GOTO(parse_optional(&j.tools, (json_in_options){"tools", JSON_IN_ARRAY, 0}, o->tools_json, err),
+             done);
+    TRY_GOTO(parse_optional(&j.kwargs, (json_in_options){"chat_template_kwargs", JSON_IN_OBJECT, 0},
+                            o->kwargs_json, err),
+             done);
     TRY_GOTO(chat_render(p, m->chat,
                          &(chat_request){.messages = j.messages,
                                          .tools = j.tools,
@@ -129,8 +138,8 @@ done:
     return st;
 }
 
-mica_status mica_encode_chat(const mica_model *m, const char *messages_json, const mica_chat_options *opt, mica_ids *out,
-                             char **prompt_text, mica_error *err) {
+mica_status mica_encode_chat(const mica_model *m, const char *messages_json, const mica_chat_options *opt,
+                             mica_ids *out, char **prompt_text, mica_error *err) {
     static const mica_chat_options none;
     *out = (mica_ids){0};
     if (prompt_text) *prompt_text = NULL;

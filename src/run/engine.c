@@ -1,7 +1,8 @@
 /* Memory of a loaded network and the step.
  *
- * Pages: sequence s owns slots [s * n_slot, (s + 1) * n_slot) of each group, in order; layers of the full group have a slot
- * for every page of the context, layers with a window a ring that holds the window, the longest batch and one page more. */
+ * Pages: sequence s owns slots [s * n_slot, (s + 1) * n_slot) of each group, in order; layers of the full
+ * group have a slot for every page of the context, layers with a window a ring that holds the window, the
+ * longest batch and one page more. */
 #include "run/engine.h"
 
 #include "base/log.h"
@@ -14,39 +15,41 @@
 /* What the next run of a sequence must know of its last window. */
 typedef struct window_log {
     uint32_t n_commit, bank;
-    uint32_t row0; // of the last step
+    uint32_t row0;   // of the last step
     uint32_t n_seen; // positions written since the sequence last began at 0, taken back ones included
 } window_log;
 
 struct engine {
     const gguf_file *g; // borrowed
     kv_type kv_type;
-    model *m;  // owned
-    dev *d;    // owned
+    model *m; // owned
+    dev *d;   // owned
     plan p;
     uint32_t n_seq, n_ubatch, row_max, out_max, n_slot[MODEL_PAGE_GROUPS];
-    kv_layer *kv;               // owned, [n_layer] of device pointers
-    row_info *rows;             // device, [row_max]
-    int32_t *out_rows;          // device, [out_max]
-    int32_t *out_rows_host;     // owned, [out_max]
+    kv_layer *kv;                      // owned, [n_layer] of device pointers
+    row_info *rows;                    // device, [row_max]
+    int32_t *out_rows;                 // device, [out_max]
+    int32_t *out_rows_host;            // owned, [out_max]
     int32_t *table[MODEL_PAGE_GROUPS]; // device, [n_seq, n_slot]
-    row_run *runs;              // device, [row_max]
-    row_run *runs_host;         // owned, [row_max]
-    window_log *logs;           // owned, [n_seq]
-    float *state;               // device, [n_seq, state_floats]
-    void *scratch;              // device
-    float *logits;              // device, [out_max, n_vocab]
-    float *logits_host;         // owned, [out_max, n_vocab]
-    row_info *draft_rows;       // device, [row_max]; NULL without drafting
-    int32_t *h_rows;            // device, [row_max]
-    draft_row *pairs;           // owned, [row_max]
-    row_info *draft_rows_host;  // owned, [row_max]
-    int32_t *h_rows_host;       // owned, [row_max]
+    row_run *runs;                     // device, [row_max]
+    row_run *runs_host;                // owned, [row_max]
+    window_log *logs;                  // owned, [n_seq]
+    float *state;                      // device, [n_seq, state_floats]
+    void *scratch;                     // device
+    float *logits;                     // device, [out_max, n_vocab]
+    float *logits_host;                // owned, [out_max, n_vocab]
+    row_info *draft_rows;              // device, [row_max]; NULL without drafting
+    int32_t *h_rows;                   // device, [row_max]
+    draft_row *pairs;                  // owned, [row_max]
+    row_info *draft_rows_host;         // owned, [row_max]
+    int32_t *h_rows_host;              // owned, [row_max]
     uint64_t n_step;
     bool draft;
 };
 
-static size_t kv_value_bytes(kv_type t) { return t == KV_F32 ? 4 : t == KV_F16 ? 2 : 1; }
+static size_t kv_value_bytes(kv_type t) {
+    return t == KV_F32 ? 4 : t == KV_F16 ? 2 : 1;
+}
 
 /* Bytes of one position of one layer. */
 static size_t kv_position_bytes(const kv_spec *k, kv_type t) {
@@ -54,19 +57,25 @@ static size_t kv_position_bytes(const kv_spec *k, kv_type t) {
     return t == KV_I8 ? n + 2 * (size_t)k->n_head_kv * sizeof(float) : n;
 }
 
-static uint32_t ring_slots(const model_shape *s, uint32_t row_max) { return (s->window + row_max) / KV_PAGE + 2; }
+static uint32_t ring_slots(const model_shape *s, uint32_t row_max) {
+    return (s->window + row_max) / KV_PAGE + 2;
+}
 
 static uint32_t row_max_of(const engine_config *cfg) {
     uint32_t decode = cfg->n_seq * WINDOW_MAX;
     return cfg->n_ubatch > decode ? cfg->n_ubatch : decode;
 }
 
-static uint32_t out_max_of(const engine_config *cfg) { return cfg->n_seq * WINDOW_MAX; }
+static uint32_t out_max_of(const engine_config *cfg) {
+    return cfg->n_seq * WINDOW_MAX;
+}
 
 enum { SNAPSHOT_BUDGET = 256 << 20, SNAPSHOT_MIN = 2, SNAPSHOT_MAX = 16 }; // of one sequence
 
 /* A snapshot is a sequence's state and the logits after its last token. */
-static size_t snapshot_bytes(const model_shape *s) { return (s->state_floats + s->n_vocab) * sizeof(float); }
+static size_t snapshot_bytes(const model_shape *s) {
+    return (s->state_floats + s->n_vocab) * sizeof(float);
+}
 
 static uint32_t snapshot_count(const model_shape *s) {
     if (s->state_floats == 0) return 0;
@@ -74,7 +83,9 @@ static uint32_t snapshot_count(const model_shape *s) {
     return n < SNAPSHOT_MIN ? SNAPSHOT_MIN : n > SNAPSHOT_MAX ? SNAPSHOT_MAX : (uint32_t)n;
 }
 
-uint32_t engine_snapshots(const engine *e) { return snapshot_count(model_shape_of(e->m)); }
+uint32_t engine_snapshots(const engine *e) {
+    return snapshot_count(model_shape_of(e->m));
+}
 
 static void plan_from(plan *p, model *m, const engine_config *cfg) {
     const model_shape *s = model_shape_of(m);
@@ -89,11 +100,14 @@ static void plan_from(plan *p, model *m, const engine_config *cfg) {
     plan_machine(&r.ram_total, &r.ram_free);
     for (uint32_t il = 0; il < s->n_layer; il++) {
         size_t n = kv_position_bytes(&s->kv[il], cfg->kv);
-        if (s->kv[il].group == KV_GROUP_FULL) r.kv_token_bytes += n;
-        else r.kv_fixed_bytes += n * ring_slots(s, row_max) * KV_PAGE;
+        if (s->kv[il].group == KV_GROUP_FULL)
+            r.kv_token_bytes += n;
+        else
+            r.kv_fixed_bytes += n * ring_slots(s, row_max) * KV_PAGE;
     }
     r.state_bytes = s->state_floats * sizeof(float) + snapshot_count(s) * snapshot_bytes(s);
-    r.scratch_bytes = model_scratch_bytes(m, row_max, out_max, cfg->n_seq) + 2 * (size_t)out_max * s->n_vocab * sizeof(float);
+    r.scratch_bytes = model_scratch_bytes(m, row_max, out_max, cfg->n_seq) +
+                      2 * (size_t)out_max * s->n_vocab * sizeof(float);
     plan_make(p, &r);
 }
 
@@ -112,7 +126,8 @@ static mica_status take_cache(engine *e, const engine_config *cfg, mica_error *e
     if (!e->kv) return fail(err, MICA_E_NOMEM, "cache: out of memory");
     for (uint32_t il = 0; il < s->n_layer; il++) {
         const kv_spec *k = &s->kv[il];
-        size_t n_head = (size_t)e->n_seq * e->n_slot[k->group] * k->n_head_kv * KV_PAGE, b = kv_value_bytes(cfg->kv);
+        size_t n_head = (size_t)e->n_seq * e->n_slot[k->group] * k->n_head_kv * KV_PAGE,
+               b = kv_value_bytes(cfg->kv);
         e->kv[il].type = cfg->kv;
         if (n_head == 0) continue;
         TRY(dev_alloc(e->d, &e->kv[il].k, n_head * k->d_k * b, "key cache", err));
@@ -147,7 +162,8 @@ static mica_status take_drafts(engine *e, mica_error *err) {
     e->draft_rows_host = mem_calloc(e->row_max, sizeof *e->draft_rows_host);
     e->h_rows_host = mem_calloc(e->row_max, sizeof *e->h_rows_host);
     e->pairs = mem_calloc(e->row_max, sizeof *e->pairs);
-    if (!e->draft_rows_host || !e->h_rows_host || !e->pairs) return fail(err, MICA_E_NOMEM, "draft rows: out of memory");
+    if (!e->draft_rows_host || !e->h_rows_host || !e->pairs)
+        return fail(err, MICA_E_NOMEM, "draft rows: out of memory");
     return MICA_OK;
 }
 
@@ -159,7 +175,8 @@ static mica_status take_step(engine *e, mica_error *err) {
     TRY(dev_alloc(e->d, (void **)&e->runs, e->row_max * sizeof *e->runs, "rows", err));
     if (s->state_floats)
         TRY(dev_alloc(e->d, (void **)&e->state, e->n_seq * s->state_floats * sizeof(float), "state", err));
-    TRY(dev_alloc(e->d, &e->scratch, model_scratch_bytes(e->m, e->row_max, e->out_max, e->n_seq), "scratch", err));
+    TRY(dev_alloc(e->d, &e->scratch, model_scratch_bytes(e->m, e->row_max, e->out_max, e->n_seq), "scratch",
+                  err));
     TRY(dev_alloc(e->d, (void **)&e->logits, n_logit * sizeof(float), "logits", err));
     e->logits_host = mem_pages_alloc(n_logit * sizeof(float));
     e->out_rows_host = mem_calloc(e->out_max, sizeof *e->out_rows_host);
@@ -238,12 +255,24 @@ void engine_close(engine *e) {
     mem_free(e);
 }
 
-const model_shape *engine_shape(const engine *e) { return model_shape_of(e->m); }
-const plan *engine_plan_of(const engine *e) { return &e->p; }
-const char *engine_device(const engine *e) { return e->d->what; }
-uint32_t engine_row_max(const engine *e) { return e->row_max; }
-uint32_t engine_ubatch(const engine *e) { return e->n_ubatch; }
-uint32_t engine_out_max(const engine *e) { return e->out_max; }
+const model_shape *engine_shape(const engine *e) {
+    return model_shape_of(e->m);
+}
+const plan *engine_plan_of(const engine *e) {
+    return &e->p;
+}
+const char *engine_device(const engine *e) {
+    return e->d->what;
+}
+uint32_t engine_row_max(const engine *e) {
+    return e->row_max;
+}
+uint32_t engine_ubatch(const engine *e) {
+    return e->n_ubatch;
+}
+uint32_t engine_out_max(const engine *e) {
+    return e->out_max;
+}
 
 /* The batch by sequence. */
 static uint32_t build_runs(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt) {
@@ -256,7 +285,8 @@ static uint32_t build_runs(engine *e, const row_info *rows, uint32_t n_row, uint
             continue;
         }
         window_log *l = &e->logs[rows[ir].seq];
-        e->runs_host[n++] = (row_run){.row0 = ir, .n_row = 1, .seq = rows[ir].seq, .n_commit = l->n_commit, .bank = l->bank};
+        e->runs_host[n++] =
+            (row_run){.row0 = ir, .n_row = 1, .seq = rows[ir].seq, .n_commit = l->n_commit, .bank = l->bank};
     }
     for (uint32_t i = 0; i < n; i++) {
         row_run *r = &e->runs_host[i];
@@ -277,7 +307,8 @@ static void mark_seen(engine *e, const row_info *rows, uint32_t n_row) {
 
 /* The page that holds the highest position written took the slot of the page n_slot before it. */
 uint32_t engine_rewind_min(const engine *e, int32_t seq) {
-    uint32_t window = model_shape_of(e->m)->window, n_seen = e->logs[seq].n_seen, n_slot = e->n_slot[KV_GROUP_WINDOW];
+    uint32_t window = model_shape_of(e->m)->window, n_seen = e->logs[seq].n_seen,
+             n_slot = e->n_slot[KV_GROUP_WINDOW];
     uint32_t n_page = (n_seen + KV_PAGE - 1) / KV_PAGE;
     if (window == 0 || n_page <= n_slot) return 0;
     return (n_page - n_slot) * KV_PAGE + window - 1;
@@ -303,8 +334,12 @@ void engine_log_set(engine *e, int32_t seq, uint32_t n_commit, uint32_t bank) {
     e->logs[seq] = (window_log){.n_commit = n_commit, .bank = bank ^ 1u};
 }
 
-kv_type engine_kv_type(const engine *e) { return e->kv_type; }
-uint64_t engine_fingerprint(const engine *e) { return gguf_fingerprint(e->g); }
+kv_type engine_kv_type(const engine *e) {
+    return e->kv_type;
+}
+uint64_t engine_fingerprint(const engine *e) {
+    return gguf_fingerprint(e->g);
+}
 
 mica_status engine_read(engine *e, void *host, const void *at, size_t n_bytes, mica_error *err) {
     return dev_download(e->d, host, at, n_bytes, err);
@@ -314,28 +349,39 @@ mica_status engine_write(engine *e, void *at, const void *host, size_t n_bytes, 
     return dev_upload(e->d, at, host, n_bytes, err);
 }
 
-/* Pages [0, n_page) of one array of a layer, whose pages are page_bytes long. */
-static mica_status page_regions(int32_t seq, void *base, size_t page_bytes, const uint32_t slots[2],
-                                engine_region_fn *fn, void *user, mica_error *err) {
-    if (!base) return MICA_OK;
-    char *first = (char *)base + (size_t)(uint32_t)seq * slots[0] * page_bytes; // take_tables gives slots in order
-    return fn(user, first, slots[1] * page_bytes, err);
+/* Who gets the stretches, and which pages of a layer there are: n_slot of each sequence, n_page of them in
+ * use. */
+typedef struct region_walk {
+    engine_region_fn *fn;
+    void *user;
+    int32_t seq;
+    uint32_t n_slot, n_page;
+} region_walk;
+
+/* The used pages of one array of a layer; take_tables gives a sequence its slots in order. */
+static mica_status page_regions(const region_walk *w, void *base, size_t page_bytes, mica_error *err) {
+    if (!base || page_bytes == 0) return MICA_OK;
+    char *first = (char *)base + (size_t)(uint32_t)w->seq * w->n_slot * page_bytes;
+    return w->fn(w->user, first, w->n_page * page_bytes, err);
 }
 
-mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn *fn, void *user, mica_error *err) {
+mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn *fn, void *user,
+                           mica_error *err) {
     const model_shape *s = model_shape_of(e->m);
-    if (e->state) TRY(fn(user, (char *)e->state + (size_t)seq * engine_state_bytes(e), engine_state_bytes(e), err));
+    size_t b = kv_value_bytes(e->kv_type);
+    if (e->state)
+        TRY(fn(user, (char *)e->state + (size_t)seq * engine_state_bytes(e), engine_state_bytes(e), err));
     for (uint32_t il = 0; il < s->n_layer; il++) {
         const kv_spec *k = &s->kv[il];
         const kv_layer *l = &e->kv[il];
-        size_t heads = (size_t)k->n_head_kv * KV_PAGE, b = kv_value_bytes(e->kv_type);
+        size_t heads = (size_t)k->n_head_kv * KV_PAGE;
         uint64_t used = (n + KV_PAGE - 1) / KV_PAGE;
-        uint32_t slots[2] = {e->n_slot[k->group], e->n_slot[k->group]};
-        if (used < slots[1]) slots[1] = (uint32_t)used;
-        TRY(page_regions(seq, l->k, heads * k->d_k * b, slots, fn, user, err));
-        TRY(page_regions(seq, l->v, heads * k->d_v * b, slots, fn, user, err));
-        TRY(page_regions(seq, l->k_scale, heads * sizeof(float), slots, fn, user, err));
-        TRY(page_regions(seq, l->v_scale, heads * sizeof(float), slots, fn, user, err));
+        region_walk w = {.fn = fn, .user = user, .seq = seq, .n_slot = e->n_slot[k->group]};
+        w.n_page = used < w.n_slot ? (uint32_t)used : w.n_slot;
+        TRY(page_regions(&w, l->k, heads * k->d_k * b, err));
+        TRY(page_regions(&w, l->v, heads * k->d_v * b, err));
+        TRY(page_regions(&w, l->k_scale, heads * sizeof(float), err));
+        TRY(page_regions(&w, l->v_scale, heads * sizeof(float), err));
     }
     return MICA_OK;
 }
@@ -356,14 +402,21 @@ mica_status engine_accept(engine *e, int32_t seq, uint32_t n, mica_error *err) {
     return model_draft_keep(e->m, &s, seq, l->row0 + n - 1, err);
 }
 
-uint64_t engine_step_count(const engine *e) { return e->n_step; }
+uint64_t engine_step_count(const engine *e) {
+    return e->n_step;
+}
 
-int32_t engine_row_of(const engine *e, int32_t seq) { return (int32_t)e->logs[seq].row0; }
+int32_t engine_row_of(const engine *e, int32_t seq) {
+    return (int32_t)e->logs[seq].row0;
+}
 
-bool engine_drafts(const engine *e) { return e->draft; }
+bool engine_drafts(const engine *e) {
+    return e->draft;
+}
 
 /* Uploads rows and runs the draft block; n_prompt of them are prompt role. */
-static mica_status run_draft(engine *e, const draft_row *rows, uint32_t n, uint32_t n_prompt, bool chain, mica_error *err) {
+static mica_status run_draft(engine *e, const draft_row *rows, uint32_t n, uint32_t n_prompt, bool chain,
+                             mica_error *err) {
     model_step t = step_of(e);
     draft_step s = {.rows = e->draft_rows, .h_row = e->h_rows, .kv = e->kv, .pages = t.pages[KV_GROUP_FULL]};
     s.logits = e->logits;
@@ -372,7 +425,8 @@ static mica_status run_draft(engine *e, const draft_row *rows, uint32_t n, uint3
     s.n_row = n;
     s.n_prompt = n_prompt;
     for (uint32_t i = 0; i < n; i++) {
-        e->draft_rows_host[i] = (row_info){.tok = rows[i].tok, .seq = rows[i].seq, .pos = rows[i].pos, .out = -1};
+        e->draft_rows_host[i] =
+            (row_info){.tok = rows[i].tok, .seq = rows[i].seq, .pos = rows[i].pos, .out = -1};
         e->h_rows_host[i] = rows[i].h_row;
         if (rows[i].h_row == DRAFT_KEPT && !chain) {
             e->h_rows_host[i] = (int32_t)e->row_max + rows[i].seq;
@@ -382,7 +436,8 @@ static mica_status run_draft(engine *e, const draft_row *rows, uint32_t n, uint3
     }
     TRY(dev_upload(e->d, e->draft_rows, e->draft_rows_host, n * sizeof *e->draft_rows_host, err));
     TRY(dev_upload(e->d, e->h_rows, e->h_rows_host, n * sizeof *e->h_rows_host, err));
-    if (s.n_out) TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
+    if (s.n_out)
+        TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
     TRY(model_draft_forward(e->m, &s, err));
     if (s.n_out == 0) return MICA_OK;
     return dev_download(e->d, e->logits_host, e->logits,
@@ -395,8 +450,10 @@ mica_status engine_draft(engine *e, const draft_row *rows, uint32_t n, bool chai
     return dev_sync(e->d, err);
 }
 
-/* The draft block reads the prompt too, a token behind: row q pairs its token with the output of position q - 1. */
-static mica_status draft_prompt(engine *e, const row_info *rows, uint32_t n_run, uint32_t n_prompt, mica_error *err) {
+/* The draft block reads the prompt too, a token behind: row q pairs its token with the output of position q
+ * - 1. */
+static mica_status draft_prompt(engine *e, const row_info *rows, uint32_t n_run, uint32_t n_prompt,
+                                mica_error *err) {
     model_step t = step_of(e);
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_run && e->runs_host[i].row0 < n_prompt; i++) {
@@ -417,9 +474,13 @@ static mica_status draft_prompt(engine *e, const row_info *rows, uint32_t n_run,
     return MICA_OK;
 }
 
-bool engine_has_state(const engine *e) { return e->state != NULL; }
+bool engine_has_state(const engine *e) {
+    return e->state != NULL;
+}
 
-size_t engine_state_bytes(const engine *e) { return (size_t)model_shape_of(e->m)->state_floats * sizeof(float); }
+size_t engine_state_bytes(const engine *e) {
+    return (size_t)model_shape_of(e->m)->state_floats * sizeof(float);
+}
 
 mica_status engine_state_save(engine *e, int32_t seq, void *host, mica_error *err) {
     size_t n = engine_state_bytes(e);
@@ -453,13 +514,16 @@ mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_
     mark_seen(e, rows, n_row);
     TRY(dev_upload(e->d, e->rows, rows, n_row * sizeof *rows, err));
     TRY(dev_upload(e->d, e->runs, e->runs_host, s.n_run * sizeof *e->runs_host, err));
-    if (s.n_out) TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
+    if (s.n_out)
+        TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
     TRY(model_forward(e->m, &s, err));
     settle_runs(e, s.n_run);
     e->n_step++;
-    if (s.n_out) TRY(dev_download(e->d, e->logits_host, e->logits, (size_t)s.n_out * n_vocab * sizeof(float), err));
+    if (s.n_out)
+        TRY(dev_download(e->d, e->logits_host, e->logits, (size_t)s.n_out * n_vocab * sizeof(float), err));
     if (e->draft && n_prompt) TRY(draft_prompt(e, rows, s.n_run, n_prompt, err));
-    if (gguf_changed(e->g, err)) return MICA_E_IO; // its pages may have been zeros: the step counts for nothing
+    if (gguf_changed(e->g, err))
+        return MICA_E_IO; // its pages may have been zeros: the step counts for nothing
     return dev_sync(e->d, err);
 }
 

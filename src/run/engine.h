@@ -1,12 +1,13 @@
-/* A loaded network with its memory: caches, page tables, scratch, logits; and the one step everything goes through.
+/* A loaded network with its memory: caches, page tables, scratch, logits; and the one step everything goes
+ * through.
  *
  *     engine *e;  TRY(engine_open(&e, &cfg, err));
- *     rows[i] = (row_info){.tok = 5, .seq = 0, .pos = 9, .out = -1};      // .out >= 0: this row's logits are wanted
- *     TRY(engine_step(e, rows, n_row, n_prompt, err));
- *     const float *l = engine_logits(e, out);                             // [n_vocab] of the row whose .out it was
+ *     rows[i] = (row_info){.tok = 5, .seq = 0, .pos = 9, .out = -1};      // .out >= 0: this row's logits are
+ * wanted TRY(engine_step(e, rows, n_row, n_prompt, err)); const float *l = engine_logits(e, out); //
+ * [n_vocab] of the row whose .out it was
  *
- * Everything is sized by engine_plan and taken in engine_open; a step allocates nothing. Threads: worker only.
- * Ownership: the gguf_file is borrowed and outlives the engine. */
+ * Everything is sized by engine_plan and taken in engine_open; a step allocates nothing. Threads: worker
+ * only. Ownership: the gguf_file is borrowed and outlives the engine. */
 #ifndef MICA_ENGINE_H
 #define MICA_ENGINE_H
 
@@ -26,8 +27,9 @@ typedef struct engine_config {
 
 typedef struct engine engine;
 
-mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err); // MICA_E_FIT: with the numbers
-void engine_close(engine *e);                                                    // accepts NULL
+mica_status engine_open(engine **out, const engine_config *cfg,
+                        mica_error *err); // MICA_E_FIT: with the numbers
+void engine_close(engine *e);             // accepts NULL
 /* What engine_open would take, without taking it. */
 mica_status engine_plan(plan *out, const engine_config *cfg, mica_error *err);
 
@@ -38,11 +40,13 @@ uint32_t engine_row_max(const engine *e);   // rows of a step
 uint32_t engine_ubatch(const engine *e);    // rows of a prompt chunk, as configured
 uint32_t engine_out_max(const engine *e);   // rows of a step whose logits can be had
 
-/* Rows of one sequence stand together, in rising position, and are of one role. Two or more token rows of a sequence are a
- * window: a token and drafts after it, which engine_accept may take back. rows[0, n_prompt) are prompt role, the rest token role. Every row's .seq, .pos, .tok is in range (asserted), .out is -1
- * or counts up from 0 in row order. Waits for the logits. */
+/* Rows of one sequence stand together, in rising position, and are of one role. Two or more token rows of a
+ * sequence are a window: a token and drafts after it, which engine_accept may take back. rows[0, n_prompt)
+ * are prompt role, the rest token role. Every row's .seq, .pos, .tok is in range (asserted), .out is -1 or
+ * counts up from 0 in row order. Waits for the logits. */
 mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt, mica_error *err);
-/* After a step with token rows of `seq`: only its first n happened. Must be called before the next step of the sequence. */
+/* After a step with token rows of `seq`: only its first n happened. Must be called before the next step of
+ * the sequence. */
 mica_status engine_accept(engine *e, int32_t seq, uint32_t n, mica_error *err);
 /* Counts steps: rows of the last step can be named in draft_rows only while this has not moved. */
 uint64_t engine_step_count(const engine *e);
@@ -57,29 +61,33 @@ typedef struct draft_row {
 enum { DRAFT_KEPT = -1 };
 
 bool engine_drafts(const engine *e); // the model has a draft block and the configuration wants it
-/* Runs the draft block over n rows; logits of the wanted ones are engine_logits(e, 0), (e, 1) ... chain: each row continues
- * the wanted row of the same index of the call before, whose own output stands for h. */
+/* Runs the draft block over n rows; logits of the wanted ones are engine_logits(e, 0), (e, 1) ... chain: each
+ * row continues the wanted row of the same index of the call before, whose own output stands for h. */
 mica_status engine_draft(engine *e, const draft_row *rows, uint32_t n, bool chain, mica_error *err);
-/* A sliding window's cache is a ring, so a sequence can be cut to n tokens only while the ring still holds the window
- * before position n: n = 0 or n >= this. */
+/* A sliding window's cache is a ring, so a sequence can be cut to n tokens only while the ring still holds
+ * the window before position n: n = 0 or n >= this. */
 uint32_t engine_rewind_min(const engine *e, int32_t seq);
-/* Recurrent state is gone with the positions: before a sequence goes back to position 0 it is cleared; to an earlier
- * position it can go only by a snapshot. */
+/* Recurrent state is gone with the positions: before a sequence goes back to position 0 it is cleared; to an
+ * earlier position it can go only by a snapshot. */
 bool engine_has_state(const engine *e);
-size_t engine_state_bytes(const engine *e);                                         // of a snapshot; 0: none needed
-mica_status engine_state_save(engine *e, int32_t seq, void *host, mica_error *err); // not after an unfinished window
-mica_status engine_state_load(engine *e, int32_t seq, const void *host, mica_error *err); // host NULL: the empty state
-/* Rows of the last window that the state has still to take in, and the log half they are in: with the regions below they
- * are all there is to know of a sequence. */
+size_t engine_state_bytes(const engine *e); // of a snapshot; 0: none needed
+mica_status engine_state_save(engine *e, int32_t seq, void *host,
+                              mica_error *err); // not after an unfinished window
+mica_status engine_state_load(engine *e, int32_t seq, const void *host,
+                              mica_error *err); // host NULL: the empty state
+/* Rows of the last window that the state has still to take in, and the log half they are in: with the regions
+ * below they are all there is to know of a sequence. */
 void engine_log_get(const engine *e, int32_t seq, uint32_t *n_commit, uint32_t *bank);
 void engine_log_set(engine *e, int32_t seq, uint32_t n_commit, uint32_t bank);
-/* Every stretch of device memory that holds the first n positions of a sequence: recurrent state, then cache pages. */
+/* Every stretch of device memory that holds the first n positions of a sequence: recurrent state, then cache
+ * pages. */
 typedef mica_status engine_region_fn(void *user, void *at, size_t n_bytes, mica_error *err);
-mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn *fn, void *user, mica_error *err);
+mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn *fn, void *user,
+                           mica_error *err);
 mica_status engine_read(engine *e, void *host, const void *at, size_t n_bytes, mica_error *err);
 mica_status engine_write(engine *e, void *at, const void *host, size_t n_bytes, mica_error *err);
 kv_type engine_kv_type(const engine *e);
 uint64_t engine_fingerprint(const engine *e); // of the model file
-uint32_t engine_snapshots(const engine *e); // how many of a sequence the plan has room for; 0 without state
+uint32_t engine_snapshots(const engine *e);   // how many of a sequence the plan has room for; 0 without state
 const float *engine_logits(const engine *e, uint32_t out); // borrowed until the next step
 #endif

@@ -1,7 +1,8 @@
-/* Sampling. Candidates are sorted by (logit descending, id ascending), so that ties have one answer everywhere.
+/* Sampling. Candidates are sorted by (logit descending, id ascending), so that ties have one answer
+ * everywhere.
  *
- * With top-k the k best are kept in a heap (one comparison for nearly every token); without it all are sorted by radix: a
- * stable sort of ids in ascending order keeps equal logits in id order for free. */
+ * With top-k the k best are kept in a heap (one comparison for nearly every token); without it all are sorted
+ * by radix: a stable sort of ids in ascending order keeps equal logits in id order for free. */
 #include "run/sample.h"
 
 #include "base/exactf.h"
@@ -16,11 +17,11 @@ enum { SUM_BLOCK = 1024, RADIX_BITS = 11, RADIX_N = 1 << RADIX_BITS };
 
 struct sampler {
     uint32_t n_vocab;
-    float *logit;     // owned, [n_vocab], after bias and penalties
-    uint32_t *order;  // owned, [n_vocab], candidates
-    uint32_t *spare;  // owned, [n_vocab]
-    float *p;         // owned, [n_vocab], of the candidates
-    uint16_t *count;  // owned, [n_vocab], all zero between calls
+    float *logit;    // owned, [n_vocab], after bias and penalties
+    uint32_t *order; // owned, [n_vocab], candidates
+    uint32_t *spare; // owned, [n_vocab]
+    float *p;        // owned, [n_vocab], of the candidates
+    uint16_t *count; // owned, [n_vocab], all zero between calls
 };
 
 mica_status sampler_new(sampler **out, uint32_t n_vocab, mica_error *err) {
@@ -56,7 +57,8 @@ mica_status sampling_check(const mica_sampling *p, uint32_t n_vocab, mica_error 
     if (!(p->temperature >= 0.0f) || isinf(p->temperature))
         return fail(err, MICA_E_ARG, "temperature: %g: must be 0 or more", (double)p->temperature);
     if (!(p->repeat_penalty > 0.0f) || isinf(p->repeat_penalty))
-        return fail(err, MICA_E_ARG, "repeat_penalty: %g: must be above 0 (1 is off)", (double)p->repeat_penalty);
+        return fail(err, MICA_E_ARG, "repeat_penalty: %g: must be above 0 (1 is off)",
+                    (double)p->repeat_penalty);
     if (isnan(p->top_p) || isnan(p->min_p)) return fail(err, MICA_E_ARG, "top_p, min_p: not a number");
     if (!isfinite(p->presence_penalty) || !isfinite(p->frequency_penalty))
         return fail(err, MICA_E_ARG, "presence_penalty, frequency_penalty: not finite");
@@ -64,7 +66,8 @@ mica_status sampling_check(const mica_sampling *p, uint32_t n_vocab, mica_error 
         if (p->bias[i].id < 0 || (uint32_t)p->bias[i].id >= n_vocab)
             return fail(err, MICA_E_ARG, "logit_bias: id %d: the vocabulary has %u", p->bias[i].id, n_vocab);
         if (isnan(p->bias[i].bias) || p->bias[i].bias == INFINITY)
-            return fail(err, MICA_E_ARG, "logit_bias: id %d: %g is no bias", p->bias[i].id, (double)p->bias[i].bias);
+            return fail(err, MICA_E_ARG, "logit_bias: id %d: %g is no bias", p->bias[i].id,
+                        (double)p->bias[i].bias);
     }
     return MICA_OK;
 }
@@ -94,7 +97,8 @@ float sample_uniform(uint64_t seed, uint64_t pos) {
     return (float)(c0 >> 8) * 0x1p-24f;
 }
 
-/* Each token of the window counts; the first time it is met again its count is taken and the logit changed once. */
+/* Each token of the window counts; the first time it is met again its count is taken and the logit changed
+ * once. */
 static void penalise(sampler *s, const sample_args *a) {
     const mica_sampling *p = a->p;
     if (p->repeat_penalty == 1.0f && p->presence_penalty == 0.0f && p->frequency_penalty == 0.0f) return;
@@ -117,7 +121,8 @@ static void penalise(sampler *s, const sample_args *a) {
 static mica_status prepare(sampler *s, const sample_args *a, mica_error *err) {
     for (uint32_t i = 0; i < s->n_vocab; i++) {
         float l = a->logits[i];
-        if (!(l < INFINITY)) return fail(err, MICA_E_INTERNAL, "logits: token %u: not finite: the model's state is broken", i);
+        if (!(l < INFINITY))
+            return fail(err, MICA_E_INTERNAL, "logits: token %u: not finite: the model's state is broken", i);
         s->logit[i] = l;
     }
     for (size_t i = 0; i < a->p->n_bias; i++) s->logit[a->p->bias[i].id] += a->p->bias[i].bias;
@@ -147,22 +152,22 @@ static void sift_down(const sampler *s, uint32_t *heap, uint32_t n, uint32_t i) 
     }
 }
 
+static void make_heap(const sampler *s, uint32_t *heap, uint32_t n) {
+    for (uint32_t j = n / 2; j-- > 0;) sift_down(s, heap, n, j);
+}
+
 /* order[0..k) = the k best, sorted. The heap's root is the one that would leave first. */
 static uint32_t keep_best(sampler *s, uint32_t k) {
-    uint32_t *h = s->order, n = 0;
-    for (uint32_t i = 0; i < s->n_vocab; i++) {
-        if (s->logit[i] == -INFINITY) continue;
-        if (n < k) {
-            h[n++] = i;
-            if (n == k) {
-                for (uint32_t j = k / 2; j-- > 0;) sift_down(s, h, k, j);
-            }
-        } else if (before(s, i, h[0])) {
-            h[0] = i;
-            sift_down(s, h, k, 0);
-        }
+    uint32_t *h = s->order, n = 0, i = 0;
+    for (; i < s->n_vocab && n < k; i++) {
+        if (s->logit[i] != -INFINITY) h[n++] = i;
     }
-    for (uint32_t j = n / 2; j-- > 0;) sift_down(s, h, n, j);
+    make_heap(s, h, n);
+    for (; i < s->n_vocab; i++) {
+        if (s->logit[i] == -INFINITY || !before(s, i, h[0])) continue;
+        h[0] = i;
+        sift_down(s, h, n, 0);
+    }
     for (uint32_t m = n; m > 1;) {
         uint32_t t = h[0];
         h[0] = h[--m];
@@ -202,8 +207,8 @@ static uint32_t sort_all(sampler *s) {
     return n;
 }
 
-/* Walks the running sum over p[0..n), kept in blocks of SUM_BLOCK, until it passes `goal`; n when it never does.
- * *total gets the sum so far. */
+/* Walks the running sum over p[0..n), kept in blocks of SUM_BLOCK, until it passes `goal`; n when it never
+ * does. *total gets the sum so far. */
 static uint32_t walk_sum(const float *p, uint32_t n, float goal, bool or_equal, float *total) {
     float done = 0.0f, block = 0.0f;
     for (uint32_t i = 0; i < n; i++) {
@@ -224,14 +229,16 @@ mica_status sampler_pick(sampler *s, const sample_args *a, int32_t *id, mica_err
     *id = -1;
     TRY(prepare(s, a, err));
     int32_t best = sample_argmax(s->logit, s->n_vocab);
-    if (s->logit[best] == -INFINITY) return fail(err, MICA_E_ARG, "sampling: bias and constraints leave no token");
+    if (s->logit[best] == -INFINITY)
+        return fail(err, MICA_E_ARG, "sampling: bias and constraints leave no token");
     if (o->temperature == 0.0f) {
         *id = best;
         return MICA_OK;
     }
     bool cut = o->top_k > 0 && (uint32_t)o->top_k < s->n_vocab;
     uint32_t n = cut ? keep_best(s, (uint32_t)o->top_k) : sort_all(s);
-    for (uint32_t i = 0; i < n; i++) s->p[i] = exactf_exp((s->logit[s->order[i]] - s->logit[best]) / o->temperature);
+    for (uint32_t i = 0; i < n; i++)
+        s->p[i] = exactf_exp((s->logit[s->order[i]] - s->logit[best]) / o->temperature);
     float total = 0.0f;
     if (o->top_p < 1.0f) {
         walk_sum(s->p, n, INFINITY, false, &total);

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-
-
 enum { SNAPSHOT_EVERY = 1024 }; // prompt tokens between snapshots, the one at the prompt's end apart
 
 static mica_status take_snapshots(session *s, mica_error *err) {
@@ -37,7 +35,8 @@ mica_status session_new(session **out, engine *e, uint32_t slot, mica_error *err
         return fail(err, MICA_E_NOMEM, "session: context of %u tokens: out of memory", n_ctx);
     }
     mica_status st = take_snapshots(s, err);
-    if (st == MICA_OK) st = engine_state_load(e, s->slot, NULL, err); // whoever had the slot before is forgotten
+    if (st == MICA_OK)
+        st = engine_state_load(e, s->slot, NULL, err); // whoever had the slot before is forgotten
     if (st != MICA_OK) {
         session_free(s);
         return st;
@@ -60,10 +59,12 @@ static mica_status check_ids(const session *s, const int32_t *ids, size_t n, mic
     uint32_t n_ctx = engine_plan_of(s->e)->n_ctx, n_vocab = engine_shape(s->e)->n_vocab;
     if (n == 0) return fail(err, MICA_E_ARG, "prompt: empty: at least one token is needed");
     if (n > n_ctx)
-        return fail(err, MICA_E_ARG, "prompt: %zu tokens: longer than the context of %u tokens (--context)", n, n_ctx);
+        return fail(err, MICA_E_ARG, "prompt: %zu tokens: longer than the context of %u tokens (--context)",
+                    n, n_ctx);
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab)
-            return fail(err, MICA_E_ARG, "prompt: token %zu: id %d: the vocabulary has %u", i, ids[i], n_vocab);
+            return fail(err, MICA_E_ARG, "prompt: token %zu: id %d: the vocabulary has %u", i, ids[i],
+                        n_vocab);
     }
     return MICA_OK;
 }
@@ -117,8 +118,8 @@ static mica_status snapshot_put(session *s, mica_error *err) {
     return MICA_OK;
 }
 
-/* Brings cache and state to the longest usable prefix of at most `shared` tokens. The last of all n tokens is read again
- * for its logits, unless a snapshot has them. */
+/* Brings cache and state to the longest usable prefix of at most `shared` tokens. The last of all n tokens is
+ * read again for its logits, unless a snapshot has them. */
 static mica_status rewind_to(session *s, size_t shared, size_t n, mica_error *err) {
     size_t keep = shared < n ? shared : n - 1;
     if (keep < engine_rewind_min(s->e, s->slot)) keep = shared = 0;
@@ -150,8 +151,10 @@ static mica_status read_chunk(session *s, const session_sync_args *a, uint32_t n
         size_t pos = begin + i;
         bool last = pos + 1 == a->n;
         s->rows[i] = (row_info){.tok = a->ids[pos], .seq = s->slot, .pos = (int32_t)pos, .out = -1};
-        if (a->on_logits) s->rows[i].out = (int32_t)i;
-        else if (last) s->rows[i].out = 0;
+        if (a->on_logits)
+            s->rows[i].out = (int32_t)i;
+        else if (last)
+            s->rows[i].out = 0;
     }
     s->has_logits = false;
     s->n_state = NO_STATE;
@@ -163,7 +166,8 @@ static mica_status read_chunk(session *s, const session_sync_args *a, uint32_t n
         TRY(a->on_logits(a->logits_user, begin + i, engine_logits(s->e, i), err));
     }
     if (s->n < a->n) return MICA_OK;
-    memcpy(s->logits, engine_logits(s->e, a->on_logits ? n_row - 1 : 0), engine_shape(s->e)->n_vocab * sizeof(float));
+    memcpy(s->logits, engine_logits(s->e, a->on_logits ? n_row - 1 : 0),
+           engine_shape(s->e)->n_vocab * sizeof(float));
     s->has_logits = true;
     return MICA_OK;
 }
@@ -177,7 +181,8 @@ mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cache
     size_t keep = s->n, marked = s->n;
     if (n_cached) *n_cached = keep;
     while (s->n < a->n) {
-        if (a->cancel && a->cancel->set) return fail(err, MICA_E_CANCELLED, "prompt: cancelled after %zu tokens", s->n);
+        if (a->cancel && a->cancel->set)
+            return fail(err, MICA_E_CANCELLED, "prompt: cancelled after %zu tokens", s->n);
         size_t left = a->n - s->n;
         if (a->progress) a->progress(a->progress_user, "prompt", s->n - keep, a->n - keep);
         TRY(read_chunk(s, a, (uint32_t)(left < chunk ? left : chunk), err));
@@ -189,18 +194,22 @@ mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cache
     return MICA_OK;
 }
 
-mica_status session_append(session *s, int32_t id, mica_error *err) { return session_append_batch(&s, &id, 1, err); }
+mica_status session_append(session *s, int32_t id, mica_error *err) {
+    return session_append_batch(&s, &id, 1, err);
+}
 
 mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n, mica_error *err) {
     engine *e = s[0]->e;
     uint32_t n_ctx = engine_plan_of(e)->n_ctx, n_vocab = engine_shape(e)->n_vocab;
     row_info *rows = s[0]->rows;
-    if (n > engine_out_max(e)) return fail(err, MICA_E_ARG, "batch: %zu sessions: at most %u", n, engine_out_max(e));
+    if (n > engine_out_max(e))
+        return fail(err, MICA_E_ARG, "batch: %zu sessions: at most %u", n, engine_out_max(e));
     for (size_t i = 0; i < n; i++) {
         if (s[i]->e != e) return fail(err, MICA_E_ARG, "batch: session %zu: of another model", i);
         if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab)
             return fail(err, MICA_E_ARG, "batch: id %d: the vocabulary has %u", ids[i], n_vocab);
-        if (s[i]->n >= n_ctx) return fail(err, MICA_E_ARG, "context: all %u tokens are used (--context)", n_ctx);
+        if (s[i]->n >= n_ctx)
+            return fail(err, MICA_E_ARG, "context: all %u tokens are used (--context)", n_ctx);
         for (size_t j = 0; j < i; j++) {
             if (s[j] == s[i]) return fail(err, MICA_E_ARG, "batch: session %zu: twice in one step", i);
         }
@@ -227,7 +236,8 @@ mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n
 
 mica_status session_window(session *s, const int32_t *ids, uint32_t n, mica_error *err) {
     uint32_t n_ctx = engine_plan_of(s->e)->n_ctx, n_vocab = engine_shape(s->e)->n_vocab;
-    if (n == 0 || n > WINDOW_MAX) return fail(err, MICA_E_ARG, "window: %u tokens: between 1 and %d", n, WINDOW_MAX);
+    if (n == 0 || n > WINDOW_MAX)
+        return fail(err, MICA_E_ARG, "window: %u tokens: between 1 and %d", n, WINDOW_MAX);
     if (s->n + n > n_ctx) return fail(err, MICA_E_ARG, "context: all %u tokens are used (--context)", n_ctx);
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab)
@@ -243,7 +253,9 @@ mica_status session_window(session *s, const int32_t *ids, uint32_t n, mica_erro
     return MICA_OK;
 }
 
-const float *session_window_logits(const session *s, uint32_t i) { return engine_logits(s->e, i); }
+const float *session_window_logits(const session *s, uint32_t i) {
+    return engine_logits(s->e, i);
+}
 
 mica_status session_accept(session *s, uint32_t n_keep, mica_error *err) {
     memcpy(s->logits, engine_logits(s->e, n_keep - 1), engine_shape(s->e)->n_vocab * sizeof(float));
@@ -256,8 +268,8 @@ mica_status session_accept(session *s, uint32_t n_keep, mica_error *err) {
     return engine_accept(s->e, s->slot, n_keep, err);
 }
 
-/* The pairs that became known with `next`: for every row of the last step that happened, or only the last when the engine
- * has made another step since. */
+/* The pairs that became known with `next`: for every row of the last step that happened, or only the last
+ * when the engine has made another step since. */
 static uint32_t known_pairs(const session *s, int32_t next, draft_row *rows) {
     bool fresh = s->step == engine_step_count(s->e) && s->n_accepted > 1;
     uint32_t n = fresh ? s->n_accepted : 1;
@@ -270,7 +282,8 @@ static uint32_t known_pairs(const session *s, int32_t next, draft_row *rows) {
     return n;
 }
 
-mica_status session_draft(session *s, const session_draft_args *a, int32_t *drafts, uint32_t *n_draft, mica_error *err) {
+mica_status session_draft(session *s, const session_draft_args *a, int32_t *drafts, uint32_t *n_draft,
+                          mica_error *err) {
     draft_row rows[WINDOW_MAX];
     uint32_t n_max = a->n_max < WINDOW_MAX ? a->n_max : WINDOW_MAX - 1;
     *n_draft = 0;
@@ -281,7 +294,8 @@ mica_status session_draft(session *s, const session_draft_args *a, int32_t *draf
         uint64_t pos = s->n + 1 + *n_draft;
         if (!a->pick(a->user, engine_logits(s->e, 0), pos, &drafts[*n_draft])) return MICA_OK;
         if (++*n_draft == n_max) return MICA_OK;
-        rows[0] = (draft_row){.tok = drafts[*n_draft - 1], .seq = s->slot, .pos = (int32_t)pos - 1, .want = true};
+        rows[0] =
+            (draft_row){.tok = drafts[*n_draft - 1], .seq = s->slot, .pos = (int32_t)pos - 1, .want = true};
         n = 1;
     }
 }
@@ -313,7 +327,15 @@ void session_clear(session *s) {
     s->n_state = NO_STATE;
 }
 
-size_t session_length(const session *s) { return s->n; }
-const int32_t *session_ids(const session *s) { return s->ids; }
-const float *session_logits(const session *s) { return s->has_logits ? s->logits : NULL; }
-engine *session_engine(const session *s) { return s->e; }
+size_t session_length(const session *s) {
+    return s->n;
+}
+const int32_t *session_ids(const session *s) {
+    return s->ids;
+}
+const float *session_logits(const session *s) {
+    return s->has_logits ? s->logits : NULL;
+}
+engine *session_engine(const session *s) {
+    return s->e;
+}

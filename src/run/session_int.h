@@ -4,7 +4,8 @@
 
 #include "run/session.h"
 
-/* What a recurrent state was after the first n tokens of ids. Networks without state need none: their cache can be cut. */
+/* What a recurrent state was after the first n tokens of ids. Networks without state need none: their cache
+ * can be cut. */
 typedef struct snapshot {
     size_t n;      // 0: free
     float *state;  // slot of session.pool
@@ -13,7 +14,7 @@ typedef struct snapshot {
 } snapshot;
 
 struct session {
-    engine *e;       // borrowed
+    engine *e; // borrowed
     int32_t slot;
     int32_t *ids;    // owned, [n_ctx]
     size_t n;        // tokens whose rows are in the cache
@@ -22,8 +23,8 @@ struct session {
     row_info *rows;  // owned, [row_max]
     snapshot *snap;  // owned, [n_snap]
     uint32_t n_snap;
-    float *pool;     // owned pages
-    size_t n_state;  // tokens the recurrent state has seen; NO_STATE after a step that failed
+    float *pool;    // owned pages
+    size_t n_state; // tokens the recurrent state has seen; NO_STATE after a step that failed
     bool has_logits;
     uint32_t n_window;   // rows of the last window; 0: none is open
     uint32_t n_accepted; // rows of the last step that happened, for the draft block

@@ -35,13 +35,14 @@ typedef struct transfer {
     FILE *f;
     const char *path;
     bool writing;
-    char *bounce; // [CHUNK]
+    char *bounce;      // [CHUNK]
     XXH3_state_t *sum; // while writing, or while checking
 } transfer;
 
 static mica_status put_bytes(transfer *t, const void *p, size_t n, mica_error *err) {
     XXH3_64bits_update(t->sum, p, n);
-    if (n && fwrite(p, 1, n, t->f) != n) return fail(err, MICA_E_IO, "%s: write %zu bytes: %s", t->path, n, strerror(errno));
+    if (n && fwrite(p, 1, n, t->f) != n)
+        return fail(err, MICA_E_IO, "%s: write %zu bytes: %s", t->path, n, strerror(errno));
     return MICA_OK;
 }
 
@@ -137,8 +138,8 @@ mica_status session_save(session *s, const char *path, mica_error *err) {
     if (fseek(t.f, sizeof h, SEEK_SET) != 0) st = fail(err, MICA_E_IO, "%s: seek: %s", temp, strerror(errno));
     if (st == MICA_OK) st = move_all(&t, &h, err);
     h.checksum = checksum_of(&t, &h);
-    if (st == MICA_OK && (fseek(t.f, 0, SEEK_SET) != 0 || fwrite(&h, sizeof h, 1, t.f) != 1 || fflush(t.f) != 0 ||
-                          fsync(fileno(t.f)) != 0 || rename(temp, path) != 0))
+    if (st == MICA_OK && (fseek(t.f, 0, SEEK_SET) != 0 || fwrite(&h, sizeof h, 1, t.f) != 1 ||
+                          fflush(t.f) != 0 || fsync(fileno(t.f)) != 0 || rename(temp, path) != 0))
         st = fail(err, MICA_E_IO, "%s: write: %s", path, strerror(errno));
     if (st != MICA_OK) unlink(temp);
 done:
@@ -154,13 +155,14 @@ static mica_status read_head(transfer *t, state_head *h, bool *fits, mica_error 
     if (fstat(fileno(t->f), &sb) != 0 || !S_ISREG(sb.st_mode) || fread(h, sizeof *h, 1, t->f) != 1 ||
         memcmp(h->magic, g_magic, sizeof g_magic) != 0)
         return fail(err, MICA_E_FORMAT, "%s: not a saved session", t->path);
-    if (h->arithmetic != mine.arithmetic || h->kv_type != mine.kv_type || h->fingerprint != mine.fingerprint ||
-        h->n_vocab != mine.n_vocab || h->n > engine_plan_of(t->s->e)->n_ctx)
+    if (h->arithmetic != mine.arithmetic || h->kv_type != mine.kv_type ||
+        h->fingerprint != mine.fingerprint || h->n_vocab != mine.n_vocab ||
+        h->n > engine_plan_of(t->s->e)->n_ctx)
         return MICA_OK;
-    if (h->n == 0 || h->n_prompt > h->n || h->has_logits > 1 || h->n_commit > WINDOW_MAX || h->bank > 1 || h->payload_bytes != payload_of(t->s, h) ||
-        (uint64_t)sb.st_size != sizeof *h + h->payload_bytes)
-        return fail(err, MICA_E_FORMAT, "%s: %lld bytes for %llu tokens: damaged", t->path, (long long)sb.st_size,
-                    (unsigned long long)h->n);
+    if (h->n == 0 || h->n_prompt > h->n || h->has_logits > 1 || h->n_commit > WINDOW_MAX || h->bank > 1 ||
+        h->payload_bytes != payload_of(t->s, h) || (uint64_t)sb.st_size != sizeof *h + h->payload_bytes)
+        return fail(err, MICA_E_FORMAT, "%s: %lld bytes for %llu tokens: damaged", t->path,
+                    (long long)sb.st_size, (unsigned long long)h->n);
     *fits = true;
     return MICA_OK;
 }
@@ -172,12 +174,14 @@ static mica_status verify(transfer *t, const state_head *h, mica_error *err) {
         XXH3_64bits_update(t->sum, t->bounce, k);
         left -= k;
     }
-    if (checksum_of(t, h) != h->checksum) return fail(err, MICA_E_FORMAT, "%s: checksum differs: damaged", t->path);
+    if (checksum_of(t, h) != h->checksum)
+        return fail(err, MICA_E_FORMAT, "%s: checksum differs: damaged", t->path);
     for (uint64_t i = 0; i < h->n; i++) { // a valid checksum is no proof of a valid id
         int32_t id;
-        if (fseek(t->f, (long)(sizeof *h + i * sizeof id), SEEK_SET) != 0 || fread(&id, sizeof id, 1, t->f) != 1 || id < 0 ||
-            (uint32_t)id >= h->n_vocab)
-            return fail(err, MICA_E_FORMAT, "%s: token %llu: no id of this vocabulary", t->path, (unsigned long long)i);
+        if (fseek(t->f, (long)(sizeof *h + i * sizeof id), SEEK_SET) != 0 ||
+            fread(&id, sizeof id, 1, t->f) != 1 || id < 0 || (uint32_t)id >= h->n_vocab)
+            return fail(err, MICA_E_FORMAT, "%s: token %llu: no id of this vocabulary", t->path,
+                        (unsigned long long)i);
     }
     return MICA_OK;
 }

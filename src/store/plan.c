@@ -1,13 +1,15 @@
-/* Budgets. Cache, state and scratch must fit; weights are mapped, so what has no room stays on the SSD tier. */
+/* Budgets. Cache, state and scratch must fit; weights are mapped, so what has no room stays on the SSD tier.
+ */
 #include "store/plan.h"
-
 
 #include <stdio.h>
 #include <string.h>
 
 const char *const plan_what_name[PLAN_WHAT_N] = {"weights", "kv", "state", "scratch", "experts"};
 
-static uint64_t round_ctx(uint64_t n) { return (n + PLAN_PAGE - 1) / PLAN_PAGE * PLAN_PAGE; }
+static uint64_t round_ctx(uint64_t n) {
+    return (n + PLAN_PAGE - 1) / PLAN_PAGE * PLAN_PAGE;
+}
 
 static uint64_t kv_bytes(const plan_request *r, uint64_t n_ctx) {
     return (r->kv_token_bytes * round_ctx(n_ctx) + r->kv_fixed_bytes) * r->n_seq;
@@ -15,7 +17,8 @@ static uint64_t kv_bytes(const plan_request *r, uint64_t n_ctx) {
 
 /* The longest context whose cache fits beside `fixed`, in whole pages; 0: none. */
 static uint64_t longest_ctx(const plan_request *r, uint64_t limit, uint64_t fixed) {
-    uint64_t per = r->kv_token_bytes * r->n_seq, base = fixed + (r->kv_fixed_bytes + r->state_bytes) * r->n_seq;
+    uint64_t per = r->kv_token_bytes * r->n_seq,
+             base = fixed + (r->kv_fixed_bytes + r->state_bytes) * r->n_seq;
     if (limit < base) return 0;
     if (per == 0) return r->n_ctx_train;
     return (limit - base) / per / PLAN_PAGE * PLAN_PAGE;
@@ -26,7 +29,8 @@ void plan_make(plan *p, const plan_request *r) {
     uint64_t reserve = r->ram_free / 16; // the page cache and everybody else
     p->ram_limit = r->ram_cap ? r->ram_cap : r->ram_free - reserve;
     uint64_t most = longest_ctx(r, p->ram_limit, r->scratch_bytes);
-    /* Unasked, the context should leave the weights in memory: pages read twice cost more than positions never used. */
+    /* Unasked, the context should leave the weights in memory: pages read twice cost more than positions
+     * never used. */
     uint64_t kind = longest_ctx(r, p->ram_limit, r->scratch_bytes + r->weight_bytes);
     if (kind < PLAN_CTX_MIN) kind = PLAN_CTX_MIN;
     if (kind > r->n_ctx_train) kind = r->n_ctx_train;
@@ -56,7 +60,8 @@ mica_status plan_check(const plan *p, mica_error *err) {
     if (p->fits) return MICA_OK;
     const double mib = 1024.0 * 1024.0;
     if (p->nearest_ctx == 0)
-        return fail(err, MICA_E_FIT, "memory: %.0f MiB needed for a context of %u, %.0f MiB allowed: no context fits",
+        return fail(err, MICA_E_FIT,
+                    "memory: %.0f MiB needed for a context of %u, %.0f MiB allowed: no context fits",
                     (double)p->need_bytes / mib, p->n_ctx, (double)p->ram_limit / mib);
     return fail(err, MICA_E_FIT,
                 "memory: %.0f MiB needed for a context of %u, %.0f MiB allowed: --context %u would fit",

@@ -8,7 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum plan_what { PLAN_WEIGHTS, PLAN_KV, PLAN_STATE, PLAN_SCRATCH, PLAN_EXPERTS, PLAN_WHAT_N } plan_what;
+typedef enum plan_what {
+    PLAN_WEIGHTS,
+    PLAN_KV,
+    PLAN_STATE,
+    PLAN_SCRATCH,
+    PLAN_EXPERTS,
+    PLAN_WHAT_N
+} plan_what;
 typedef enum plan_tier { PLAN_RAM, PLAN_SSD, PLAN_TIER_N } plan_tier;
 
 extern const char *const plan_what_name[PLAN_WHAT_N]; // as in `plan --json`
@@ -29,17 +36,17 @@ typedef struct plan_request {
     uint64_t state_bytes;         // of one sequence: recurrent state
     uint64_t scratch_bytes;
     uint32_t n_seq, n_ctx_train;
-    uint32_t n_ctx;               // 0: choose
+    uint32_t n_ctx; // 0: choose
 } plan_request;
 
 typedef struct plan {
     bool fits;
-    uint32_t n_ctx;             // chosen or asked for
-    uint32_t nearest_ctx;       // when it does not fit: the longest context that would, 0: none
+    uint32_t n_ctx;       // chosen or asked for
+    uint32_t nearest_ctx; // when it does not fit: the longest context that would, 0: none
     uint64_t ram_total, ram_free, ram_limit;
     plan_item item[PLAN_TIER_N][PLAN_WHAT_N];
     uint64_t n_expert, n_expert_ram, n_expert_ssd;
-    uint64_t need_bytes;        // what must be in RAM: cache, state and scratch
+    uint64_t need_bytes; // what must be in RAM: cache, state and scratch
 } plan;
 
 enum { PLAN_CTX_MIN = 4096, PLAN_PAGE = 256 };

@@ -1,13 +1,13 @@
-/* Leases into the mapped file. will_need asks the system to read ahead the pages of the experts a call is about to use, in
- * ascending order, so that a cold expert costs one wait and not one for every page. */
+/* Leases into the mapped file. will_need asks the system to read ahead the pages of the experts a call is
+ * about to use, in ascending order, so that a cold expert costs one wait and not one for every page. */
 #include "store/store.h"
 
 #include "base/mem.h"
 
 typedef struct stack {
-    const char *base;   // borrowed from the mapping
+    const char *base; // borrowed from the mapping
     size_t expert_bytes;
-    size_t half_bytes;  // fused gate and up: where the up half begins, else 0
+    size_t half_bytes; // fused gate and up: where the up half begins, else 0
 } stack;
 
 typedef struct layer_stacks {
@@ -21,7 +21,8 @@ struct store {
     uint32_t n_layer, n_expert;
 };
 
-static mica_status acquire(expert_source *src, uint32_t layer, uint32_t expert, expert_lease *out, mica_error *err) {
+static mica_status acquire(expert_source *src, uint32_t layer, uint32_t expert, expert_lease *out,
+                           mica_error *err) {
     store *s = (store *)src;
     if (layer >= s->n_layer || expert >= s->n_expert || !s->layers[layer].gate.base)
         return fail(err, MICA_E_INTERNAL, "expert %u of layer %u: no such expert", expert, layer);
@@ -78,7 +79,8 @@ static stack stack_of(const gguf_tensor *t) {
     return (stack){.base = t->data, .expert_bytes = (size_t)(t->size_bytes / t->shape[1])};
 }
 
-void store_layer_set(store *s, uint32_t layer, const gguf_tensor *gate, const gguf_tensor *up, const gguf_tensor *down) {
+void store_layer_set(store *s, uint32_t layer, const gguf_tensor *gate, const gguf_tensor *up,
+                     const gguf_tensor *down) {
     layer_stacks *l = &s->layers[layer];
     l->gate = stack_of(gate);
     l->down = stack_of(down);
@@ -86,4 +88,6 @@ void store_layer_set(store *s, uint32_t layer, const gguf_tensor *gate, const gg
     if (!up) l->up.half_bytes = l->up.expert_bytes / 2;
 }
 
-expert_source *store_experts(store *s) { return &s->source; }
+expert_source *store_experts(store *s) {
+    return &s->source;
+}

@@ -1,4 +1,5 @@
-/* Where the bytes of experts live. Today one tier: the mapped file, so a lease is a pointer into it and a pin is free.
+/* Where the bytes of experts live. Today one tier: the mapped file, so a lease is a pointer into it and a pin
+ * is free.
  *
  *     store *s;  TRY(store_new(&s, g, n_layer, n_expert, err));
  *     store_layer_set(s, il, gate, up, down);           // while binding
@@ -16,7 +17,9 @@ typedef struct store store;
 mica_status store_new(store **out, const gguf_file *g, uint32_t n_layer, uint32_t n_expert, mica_error *err);
 void store_free(store *s); // accepts NULL
 
-/* The stacks of a layer, each [n_expert, n_row, n_col]. up NULL: gate holds gate rows, then up rows, for each expert. */
-void store_layer_set(store *s, uint32_t layer, const gguf_tensor *gate, const gguf_tensor *up, const gguf_tensor *down);
+/* The stacks of a layer, each [n_expert, n_row, n_col]. up NULL: gate holds gate rows, then up rows, for each
+ * expert. */
+void store_layer_set(store *s, uint32_t layer, const gguf_tensor *gate, const gguf_tensor *up,
+                     const gguf_tensor *down);
 expert_source *store_experts(store *s); // borrowed from s
 #endif

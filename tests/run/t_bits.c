@@ -1,5 +1,5 @@
-/* The promise of one arithmetic: the raw logits of a fixture are the same bits on the definition and on the fast device,
- * for any instruction set, chunk, thread count, neighbours in the batch, and prefix reuse. */
+/* The promise of one arithmetic: the raw logits of a fixture are the same bits on the definition and on the
+ * fast device, for any instruction set, chunk, thread count, neighbours in the batch, and prefix reuse. */
 #include "check.h"
 
 #include "run/session.h"
@@ -18,7 +18,9 @@ typedef struct setup {
     bool crowd; // the timeline is one of eight that decode together
 } setup;
 
-static int32_t token_at(int seq, size_t i) { return (int32_t)((i * 2654435761u + (size_t)seq * 977u + i / 7) % 4000); }
+static int32_t token_at(int seq, size_t i) {
+    return (int32_t)((i * 2654435761u + (size_t)seq * 977u + i / 7) % 4000);
+}
 
 /* Logits after the prompt and after each of N_GEN tokens, [1 + N_GEN, n_vocab]; returns n_vocab. */
 static uint32_t run(const setup *u, float **out) {
@@ -28,7 +30,8 @@ static uint32_t run(const setup *u, float **out) {
     session *s[N_SEQ];
     int n_seq = u->crowd ? N_SEQ : 1;
     CHECK_OK(gguf_open(&g, u->path, &err));
-    engine_config c = {.g = g, .dev = u->dev, .isa = u->isa, .n_thread = u->n_thread, .n_ctx = 512, .kv = u->kv};
+    engine_config c = {
+        .g = g, .dev = u->dev, .isa = u->isa, .n_thread = u->n_thread, .n_ctx = 512, .kv = u->kv};
     c.n_seq = (uint32_t)n_seq;
     c.n_ubatch = u->n_ubatch;
     CHECK_OK(engine_open(&e, &c, &err));
@@ -60,9 +63,10 @@ static void expect_equal(const setup *u, const float *want, uint32_t n_vocab) {
     CHECK(run(u, &got) == n_vocab);
     for (size_t i = 0; i < (size_t)(1 + N_GEN) * n_vocab; i++) {
         if (memcmp(&got[i], &want[i], sizeof(float)) == 0) continue;
-        print_error("%s dev %d isa %s threads %d ubatch %u kv %d crowd %d: step %zu logit %zu: %.9g, definition %.9g\n",
-                    u->path, (int)u->dev, cpu_isa_name(u->isa), u->n_thread, u->n_ubatch, (int)u->kv, u->crowd,
-                    i / n_vocab, i % n_vocab, (double)got[i], (double)want[i]);
+        print_error("%s dev %d isa %s threads %d ubatch %u kv %d crowd %d: step %zu logit %zu: %.9g, "
+                    "definition %.9g\n",
+                    u->path, (int)u->dev, cpu_isa_name(u->isa), u->n_thread, u->n_ubatch, (int)u->kv,
+                    u->crowd, i / n_vocab, i % n_vocab, (double)got[i], (double)want[i]);
         _fail(__FILE__, __LINE__);
     }
     free(got);
@@ -80,7 +84,12 @@ static void check_fixture(const char *name, kv_type kv) {
     for (int isa = CPU_SCALAR; isa <= (int)cpu_isa_best(); isa++) {
         static const uint32_t chunk[4] = {1, 7, 64, 512};
         for (int k = 0; k < 4; k++) {
-            setup u = {.path = path, .dev = DEV_CPU, .isa = (cpu_isa)isa, .n_thread = 1 + k % 3, .n_ubatch = chunk[k], .kv = kv};
+            setup u = {.path = path,
+                       .dev = DEV_CPU,
+                       .isa = (cpu_isa)isa,
+                       .n_thread = 1 + k % 3,
+                       .n_ubatch = chunk[k],
+                       .kv = kv};
             u.crowd = k == 3 || k == 1;
             if (isa == CPU_SCALAR && k < 2) continue; // slow, and chunks are the same code
             expect_equal(&u, want, n_vocab);
@@ -103,7 +112,8 @@ static void test_bits_kv_i8_and_f32(void **state) {
 
 static void test_bits_avx512(void **state) {
     (void)state;
-    if (cpu_isa_best() < CPU_AVX512) SKIP("AVX-512 against the definition: this processor has %s", cpu_isa_name(cpu_isa_best()));
+    if (cpu_isa_best() < CPU_AVX512)
+        SKIP("AVX-512 against the definition: this processor has %s", cpu_isa_name(cpu_isa_best()));
 }
 
 int main(void) {

@@ -30,7 +30,8 @@ static void test_generator_known_answer(void **state) {
         CHECK(u >= 0.0f && u < 1.0f);
     }
     CHECK(sample_uniform(1, 5) != sample_uniform(2, 5) && sample_uniform(1, 5) != sample_uniform(1, 6));
-    CHECK(sample_uniform(1ull << 40, 5) != sample_uniform(0, 5) && sample_uniform(1, 1ull << 40) != sample_uniform(1, 0));
+    CHECK(sample_uniform(1ull << 40, 5) != sample_uniform(0, 5) &&
+          sample_uniform(1, 1ull << 40) != sample_uniform(1, 0));
 }
 
 static void test_greedy_takes_the_lowest_of_equals(void **state) {
@@ -59,7 +60,8 @@ static int32_t slow_pick(const float *l, uint32_t n, const mica_sampling *p, uin
         }
     }
     if (p->top_k > 0 && (uint32_t)p->top_k < m) m = (uint32_t)p->top_k;
-    for (uint32_t i = 0; i < m; i++) pr[i] = (float)exp((double)((l[order[i]] - l[order[0]]) / p->temperature));
+    for (uint32_t i = 0; i < m; i++)
+        pr[i] = (float)exp((double)((l[order[i]] - l[order[0]]) / p->temperature));
     for (uint32_t i = 0; i < m; i++) total += pr[i];
     if (p->top_p < 1.0f) {
         float sum = 0;
@@ -174,7 +176,8 @@ static void test_nonsense_is_named(void **state) {
     sampler_free(s);
 }
 
-/* 40,000 draws over positions follow the softmax: chi-square with 7 degrees of freedom, 0.999 quantile 24.3. */
+/* 40,000 draws over positions follow the softmax: chi-square with 7 degrees of freedom, 0.999 quantile 24.3.
+ */
 static void test_draws_follow_the_distribution(void **state) {
     (void)state;
     float l[8], p[8], sum = 0;

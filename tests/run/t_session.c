@@ -1,4 +1,5 @@
-/* Sessions: prefixes kept and re-read, refusals, cancelling, no allocation in a step, allocations that fail. */
+/* Sessions: prefixes kept and re-read, refusals, cancelling, no allocation in a step, allocations that fail.
+ */
 #include "check.h"
 
 #include "base/mem.h"
@@ -16,7 +17,8 @@ static world open_world(uint32_t n_ctx, uint32_t n_ubatch) {
     world w;
     mica_error err;
     CHECK_OK(gguf_open(&w.g, g_path, &err));
-    engine_config c = {.g = w.g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 2, .n_ctx = n_ctx, .n_seq = 1};
+    engine_config c = {
+        .g = w.g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 2, .n_ctx = n_ctx, .n_seq = 1};
     c.n_ubatch = n_ubatch;
     CHECK_OK(engine_open(&w.e, &c, &err));
     CHECK_OK(session_new(&w.s, w.e, 0, &err));
@@ -80,8 +82,10 @@ static void test_logits_do_not_depend_on_history(void **state) {
         sync_ok(&w, ids, n);
         session_clear(fresh.s);
         sync_ok(&fresh, ids, n);
-        CHECK(memcmp(session_logits(w.s), session_logits(fresh.s), engine_shape(w.e)->n_vocab * sizeof(float)) == 0);
-        for (uint64_t k = test_rand(&seed) % 4; k > 0; k--) CHECK_OK(session_append(w.s, (int32_t)(k * 31), &err));
+        CHECK(memcmp(session_logits(w.s), session_logits(fresh.s),
+                     engine_shape(w.e)->n_vocab * sizeof(float)) == 0);
+        for (uint64_t k = test_rand(&seed) % 4; k > 0; k--)
+            CHECK_OK(session_append(w.s, (int32_t)(k * 31), &err));
     }
     close_world(&w);
     close_world(&fresh);
@@ -94,13 +98,15 @@ static void test_refusals_name_the_numbers(void **state) {
     int32_t ids[80];
     ids_fill(ids, 80, 1);
     session_sync_args a = {.ids = ids, .n = 80};
-    CHECK(session_sync(w.s, &a, NULL, &err) == MICA_E_ARG && strstr(err.text, "80") && strstr(err.text, "64"));
+    CHECK(session_sync(w.s, &a, NULL, &err) == MICA_E_ARG && strstr(err.text, "80") &&
+          strstr(err.text, "64"));
     a.n = 0;
     CHECK(session_sync(w.s, &a, NULL, &err) == MICA_E_ARG && strstr(err.text, "empty"));
     CHECK(session_logits(w.s) == NULL);
     a.n = 10;
     ids[4] = 4096;
-    CHECK(session_sync(w.s, &a, NULL, &err) == MICA_E_ARG && strstr(err.text, "4096") && strstr(err.text, "token 4"));
+    CHECK(session_sync(w.s, &a, NULL, &err) == MICA_E_ARG && strstr(err.text, "4096") &&
+          strstr(err.text, "token 4"));
     ids[4] = -1;
     CHECK(session_sync(w.s, &a, NULL, &err) == MICA_E_ARG);
     ids[4] = 3;
@@ -127,7 +133,8 @@ static void test_cancel_leaves_a_whole_prefix(void **state) {
     int32_t ids[160];
     mica_cancel_flag flag = {0};
     ids_fill(ids, 160, 3);
-    session_sync_args a = {.ids = ids, .n = 160, .cancel = &flag, .progress = stop_halfway, .progress_user = &flag};
+    session_sync_args a = {
+        .ids = ids, .n = 160, .cancel = &flag, .progress = stop_halfway, .progress_user = &flag};
     CHECK(session_sync(w.s, &a, NULL, &err) == MICA_E_CANCELLED);
     size_t n = session_length(w.s);
     CHECK(n > 0 && n < 160 && n % 16 == 0 && session_logits(w.s) == NULL);
@@ -159,7 +166,13 @@ static void test_failing_allocations(void **state) {
         session *s = NULL;
         mem_fail_after(n);
         mica_status st = gguf_open(&g, g_path, &err);
-        engine_config c = {.g = g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 1, .n_ctx = 256, .n_seq = 1, .n_ubatch = 8};
+        engine_config c = {.g = g,
+                           .dev = DEV_CPU,
+                           .isa = cpu_isa_best(),
+                           .n_thread = 1,
+                           .n_ctx = 256,
+                           .n_seq = 1,
+                           .n_ubatch = 8};
         if (st == MICA_OK) st = engine_open(&e, &c, &err);
         if (st == MICA_OK) st = session_new(&s, e, 0, &err);
         mem_fail_after(-1);
@@ -178,7 +191,13 @@ static void test_what_does_not_fit_is_refused(void **state) {
     gguf_file *g;
     engine *e;
     CHECK_OK(gguf_open(&g, g_path, &err));
-    engine_config c = {.g = g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 1, .n_ctx = 1u << 24, .n_seq = 1, .n_ubatch = 8};
+    engine_config c = {.g = g,
+                       .dev = DEV_CPU,
+                       .isa = cpu_isa_best(),
+                       .n_thread = 1,
+                       .n_ctx = 1u << 24,
+                       .n_seq = 1,
+                       .n_ubatch = 8};
     c.ram_bytes = 64u << 20;
     CHECK(engine_open(&e, &c, &err) == MICA_E_FIT && !e);
     CHECK(strstr(err.text, "--context") && strstr(err.text, "MiB"));

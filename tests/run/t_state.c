@@ -1,5 +1,5 @@
-/* Recurrent networks: histories of cuts, forks, windows and reloads end in the bits of a fresh session that read the same
- * tokens in the same roles; drafts never change a token. */
+/* Recurrent networks: histories of cuts, forks, windows and reloads end in the bits of a fresh session that
+ * read the same tokens in the same roles; drafts never change a token. */
 #include "check.h"
 
 #include "mica.h"
@@ -11,7 +11,8 @@
 
 enum { N_CTX = 512, MAX_TOK = 200 };
 
-static const char *const g_dense = "tests/fixtures/qwen3_5.q4_k_m.gguf", *const g_sparse = "tests/fixtures/qwen3_5_moe.q4_k_m.gguf";
+static const char *const g_dense = "tests/fixtures/qwen3_5.q4_k_m.gguf",
+                         *const g_sparse = "tests/fixtures/qwen3_5_moe.q4_k_m.gguf";
 
 typedef struct world {
     gguf_file *g;
@@ -23,7 +24,8 @@ static world open_world(const char *path, kv_type kv) {
     world w;
     mica_error err;
     CHECK_OK(gguf_open(&w.g, path, &err));
-    engine_config c = {.g = w.g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 2, .n_ctx = N_CTX, .n_seq = 2};
+    engine_config c = {
+        .g = w.g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 2, .n_ctx = N_CTX, .n_seq = 2};
     c.n_ubatch = 48;
     c.kv = kv;
     c.draft = true;
@@ -53,7 +55,8 @@ static void expect_fresh(world *w, const timeline *t, const char *what) {
     for (size_t i = t->n_prompt; i < t->n; i++) CHECK_OK(session_append(w->fresh, t->ids[i], &err));
     size_t n_bytes = engine_shape(w->e)->n_vocab * sizeof(float);
     if (memcmp(session_logits(w->s), session_logits(w->fresh), n_bytes) == 0) return;
-    print_error("after %s: %zu prompt tokens, %zu in all: logits differ from a fresh session's\n", what, t->n_prompt, t->n);
+    print_error("after %s: %zu prompt tokens, %zu in all: logits differ from a fresh session's\n", what,
+                t->n_prompt, t->n);
     _fail(__FILE__, __LINE__);
 }
 
@@ -79,7 +82,8 @@ static void do_sync(world *w, timeline *t, uint64_t *seed, mica_cancel_flag *can
 
 static void do_window(world *w, timeline *t, uint64_t *seed) {
     mica_error err;
-    uint32_t n = 2 + (uint32_t)(test_rand(seed) % (WINDOW_MAX - 1)), keep = 1 + (uint32_t)(test_rand(seed) % n);
+    uint32_t n = 2 + (uint32_t)(test_rand(seed) % (WINDOW_MAX - 1)),
+             keep = 1 + (uint32_t)(test_rand(seed) % n);
     int32_t ids[WINDOW_MAX];
     for (uint32_t i = 0; i < n; i++) ids[i] = (int32_t)(test_rand(seed) % 4000);
     CHECK_OK(session_window(w->s, ids, n, &err));
@@ -121,9 +125,7 @@ static void run_histories(const char *path_gguf, kv_type kv, int rounds) {
             what = "a window";
             do_window(&w, &t, &seed);
             break;
-        default:
-            what = "a reload";
-            do_reload(&w, path);
+        default: what = "a reload"; do_reload(&w, path);
         }
         if (r % 4 == 0 || r + 1 == rounds) expect_fresh(&w, &t, what);
     }
@@ -202,12 +204,17 @@ static void check_drafting(const char *path, float temperature) {
     mica_session *s;
     text_made want = {.n = 0};
     mica_ids prompt;
-    const char *text = "<|im_start|>user\nWhat is the capital of Norland?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
+    const char *text = "<|im_start|>user\nWhat is the capital of "
+                       "Norland?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
     CHECK_OK(mica_model_load(&m, &(mica_load_options){.path = path, .n_ctx = N_CTX}, &err));
     CHECK_OK(mica_session_new(&s, m, &err));
     CHECK_OK(mica_tokenize(m, text, strlen(text), true, true, &prompt, &err));
     for (size_t k = 0; k < sizeof drafts / sizeof drafts[0]; k++) {
-        mica_sampling p = {.temperature = temperature, .top_k = 40, .top_p = 0.95f, .repeat_penalty = 1.1f, .penalty_last_n = 32};
+        mica_sampling p = {.temperature = temperature,
+                           .top_k = 40,
+                           .top_p = 0.95f,
+                           .repeat_penalty = 1.1f,
+                           .penalty_last_n = 32};
         p.seed = 11;
         mica_generate_options o = {.sampling = &p, .n_predict = 40, .n_draft = drafts[k], .ignore_end = true};
         text_made got = {.n = 0};
@@ -216,8 +223,8 @@ static void check_drafting(const char *path, float temperature) {
         CHECK(got.n == 40);
         if (k == 0) want = got;
         CHECK(memcmp(got.ids, want.ids, sizeof want.ids[0] * 40) == 0);
-        printf("%s temperature %.1f draft %d: %d of %d accepted in %d windows\n", path, (double)temperature, drafts[k],
-               (int)st.n_accepted, (int)st.n_drafted, (int)st.draft_windows);
+        printf("%s temperature %.1f draft %d: %d of %d accepted in %d windows\n", path, (double)temperature,
+               drafts[k], (int)st.n_accepted, (int)st.n_drafted, (int)st.draft_windows);
         CHECK(drafts[k] == 0 ? st.n_drafted == 0 : st.n_accepted * 2 > st.draft_windows);
     }
     mica_ids_free(&prompt);

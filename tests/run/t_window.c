@@ -1,10 +1,15 @@
-/* Sliding windows: a cache that is a ring may be cut back only as far as it still holds the window, and whatever is cut,
- * the logits are those of a session that never read anything else. */
+/* Sliding windows: a cache that is a ring may be cut back only as far as it still holds the window, and
+ * whatever is cut, the logits are those of a session that never read anything else. */
 #include "check.h"
 
 #include "run/session.h"
 
-enum { N_CTX = 1536, N_LONG = 1150, WINDOW = 64, SLOTS = 2 }; // 2 slots: window 64 and batches of 16 within two pages
+enum {
+    N_CTX = 1536,
+    N_LONG = 1150,
+    WINDOW = 64,
+    SLOTS = 2
+}; // 2 slots: window 64 and batches of 16 within two pages
 
 static const char *const g_path = "tests/fixtures/gemma4.q4_k_m.gguf";
 
@@ -18,7 +23,8 @@ static world open_world(void) {
     world w;
     mica_error err;
     CHECK_OK(gguf_open(&w.g, g_path, &err));
-    engine_config c = {.g = w.g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 2, .n_ctx = N_CTX, .n_seq = 2};
+    engine_config c = {
+        .g = w.g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 2, .n_ctx = N_CTX, .n_seq = 2};
     c.n_ubatch = 16;
     CHECK_OK(engine_open(&w.e, &c, &err));
     for (uint32_t q = 0; q < 2; q++) CHECK_OK(session_new(&w.s[q], w.e, q, &err));
@@ -118,7 +124,8 @@ static void test_random_histories(void **state) {
         sync_ok(w.s[1], ids, n);
         size_t n_bytes = engine_shape(w.e)->n_vocab * sizeof(float);
         CHECK(memcmp(session_logits(w.s[0]), session_logits(w.s[1]), n_bytes) == 0);
-        for (uint64_t k = test_rand(&seed) % 200; k > 0; k--) CHECK_OK(session_append(w.s[0], (int32_t)(k * 17), &err));
+        for (uint64_t k = test_rand(&seed) % 200; k > 0; k--)
+            CHECK_OK(session_append(w.s[0], (int32_t)(k * 17), &err));
     }
     CHECK(read_again > 0); // the seed must lead there, or the test tests nothing
     close_world(&w);
