@@ -155,7 +155,14 @@ if [ "$demo" -eq 1 ]; then
     step "Answer"
     prompt="Explain in two sentences why the sky is blue."
     say "> $prompt"
-    build/mica run -m smollm2-135m -p "$prompt" -n 96 --temp 0 || die "the model gave no answer"
+    answer=(build/mica run -m smollm2-135m -p "$prompt" -n 96 --temp 0)
+    if [ -t 1 ]; then
+        "${answer[@]}" || die "the model gave no answer"
+    else # the answer ends without a line break there: the speed goes below it
+        "${answer[@]}" 2>build/answer.log || { cat build/answer.log >&2 && die "the model gave no answer"; }
+        echo
+        tail -1 build/answer.log
+    fi
 fi
 
 step "What next"
