@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs all of them, the quick ones first.
-#   ./test.sh                everything (what CI runs)
-#   ./test.sh quick          build, second compiler, unit tests, scripts, lint: while working
+#   ./test.sh                build, second compiler, lint, unit tests, scripts (what CI runs)
+#   ./test.sh full           and the oracles, the sanitizers, valgrind, fuzzing: half an hour and more
 #   ./test.sh STAGE...       only these; ./test.sh --list names them
 # Each stage keeps its whole output in build/test/STAGE.log; here come its skips, its failures and its time. A
 # stage counts what its closing lines (`N passed, N failed, N skipped`) say; one that prints none has failed.
@@ -17,9 +17,9 @@ JOBS=$(nproc)
 PY=python3
 export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-case ${1:-all} in
-all) stages=$ALL ;;
+case ${1:-quick} in
 quick) stages=$QUICK ;;
+full) stages=$ALL ;;
 --list)
     tr ' ' '\n' <<<"$ALL"
     exit 0
