@@ -31,7 +31,7 @@ WANT |= {"hang": (0, 1, 0), "scripts": (2, 1, 0), "packages": (1, 0, 0)}
 
 def run(root, stages):
     r = subprocess.run(
-        ["bash", "test.sh", "all"],
+        ["bash", "test.sh", "full"],
         cwd=root,
         env=dict(os.environ, STAGES=stages),
         capture_output=True,
