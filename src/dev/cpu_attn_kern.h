@@ -471,27 +471,33 @@ typedef struct value_span {
     uint32_t iq, j, base, from, to;
 } value_span;
 
-/* o += p v for nq queries. */
+/* TILE_V vectors of o += p v for nq queries; p [.., GROUP], v [.., V_STEP], from the span's first position
+ * on. */
+INLINE void many_values_pass(float *o, uint32_t ld_o, const float *p, const float *v, uint32_t n,
+                             uint32_t nq) {
+    vf acc[TILE_Q][TILE_V];
+    UNROLL for (uint32_t h = 0; h < nq; h++) {
+        UNROLL for (uint32_t x = 0; x < TILE_V; x++) acc[h][x] = v_load(o + h * ld_o + x * VW);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        vf t[TILE_V];
+        UNROLL for (uint32_t x = 0; x < TILE_V; x++) t[x] = v_load(v + (size_t)i * V_STEP + x * VW);
+        UNROLL for (uint32_t h = 0; h < nq; h++) {
+            vf e = v_set(p[(size_t)i * GROUP + h]);
+            UNROLL for (uint32_t x = 0; x < TILE_V; x++) acc[h][x] = v_fma(e, t[x], acc[h][x]);
+        }
+    }
+    UNROLL for (uint32_t h = 0; h < nq; h++) {
+        UNROLL for (uint32_t x = 0; x < TILE_V; x++) v_store(o + h * ld_o + x * VW, acc[h][x]);
+    }
+}
+
 INLINE void many_values_some(const many *c, value_span g, uint32_t nq) {
-    const float *p = c->score + (size_t)(g.iq / GROUP) * SCORE_LD * GROUP + g.iq % GROUP;
+    const float *p = c->score + ((size_t)(g.iq / GROUP) * SCORE_LD + g.from) * GROUP + g.iq % GROUP;
+    const float *v = c->slab + (size_t)(g.from - g.base) * V_STEP;
     float *o = c->t->o + (size_t)g.iq * c->t->ld_o + g.j;
     for (uint32_t k = 0; k < V_STEP; k += TILE_V * VW) {
-        vf acc[TILE_Q][TILE_V];
-        UNROLL for (uint32_t h = 0; h < nq; h++) {
-            UNROLL for (uint32_t x = 0; x < TILE_V; x++) acc[h][x] = v_load(o + h * c->t->ld_o + k + x * VW);
-        }
-        for (uint32_t i = g.from; i < g.to; i++) {
-            const float *row = c->slab + (size_t)(i - g.base) * V_STEP + k;
-            vf v[TILE_V];
-            UNROLL for (uint32_t x = 0; x < TILE_V; x++) v[x] = v_load(row + x * VW);
-            UNROLL for (uint32_t h = 0; h < nq; h++) {
-                vf e = v_set(p[(size_t)i * GROUP + h]);
-                UNROLL for (uint32_t x = 0; x < TILE_V; x++) acc[h][x] = v_fma(e, v[x], acc[h][x]);
-            }
-        }
-        UNROLL for (uint32_t h = 0; h < nq; h++) {
-            UNROLL for (uint32_t x = 0; x < TILE_V; x++) v_store(o + h * c->t->ld_o + k + x * VW, acc[h][x]);
-        }
+        many_values_pass(o + k, c->t->ld_o, p, v + k, g.to - g.from, nq);
     }
 }
 
