@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* {"path","version","alignment","shards","bytes","arch","name","parameters","metadata":{…},"tensors":[{"name","type","shape","bytes","shard","offset"}]}
+/* {"path","version","alignment","shards","bytes","arch","name","parameters","metadata":{…},
+ * "tensors":[{"name","type","shape","bytes","shard","offset"}]}
  * Long arrays of metadata are cut to their first items unless `all`; "tensors" shapes are slowest axis first.
  */
 MICA_API mica_status mica_inspect(char **json, const char *path, bool all, mica_error *err);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs every C test under BUILD/tests (optionally only those whose path holds a word) and adds up what cmocka counts.
+# Runs every C test under BUILD/tests (optionally only those whose path holds a word) and adds up
+# what cmocka counts.
 #   tests/run_unit.sh BUILD [WORD]
 # Last line: N passed, N failed, N skipped.
 set -u

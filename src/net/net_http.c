@@ -257,7 +257,7 @@ static mica_status one_request(transfer *t, const char *url, mica_error *err) {
     if (cancelled(t->rq)) return fail(err, MICA_E_CANCELLED, "%s: download: stopped", show);
     if (rc == CURLE_OUT_OF_MEMORY) return fail(err, MICA_E_NOMEM, "%s: download: out of memory", show);
     t->reply->may_retry = is_passing(rc);
-    if (rc == CURLE_COULDNT_RESOLVE_HOST || rc == CURLE_COULDNT_CONNECT) { // the file has nothing to do with it
+    if (rc == CURLE_COULDNT_RESOLVE_HOST || rc == CURLE_COULDNT_CONNECT) { // not the file
         char *path = strstr(show, "://") ? strchr(strstr(show, "://") + 3, '/') : NULL;
         if (path) *path = 0;
     }

@@ -215,7 +215,7 @@ static void prompt_run(const prompt_job *b, gguf_type type, int n_sub, bool has_
 QUANT_TYPES(PROMPT_KERNEL)
 
 /* ---- float weights
- * ------------------------------------------------------------------------------------------------------------
+ * --------------------------------------------------------------------------------------------------
  */
 
 typedef struct float_tile {

@@ -114,7 +114,8 @@ static void test_topology_is_sane(void **state) {
     CHECK(t.n_default >= 1 && t.n_physical >= t.n_performance && t.n_logical >= 1);
 }
 
-/* Each part writes its cell, passes a barrier and sums all cells, 50 times in one call: a part that ran ahead sums too little
+/* Each part writes its cell, passes a barrier and sums all cells, 50 times in one call: a part
+ * that ran ahead sums too little
  * or too much. */
 typedef struct barrier_job {
     pool *p;

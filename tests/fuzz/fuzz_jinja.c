@@ -1,4 +1,5 @@
-/* A template from a stranger's file, rendered over a small conversation. Beyond not crashing: what comes out is
+/* A template from a stranger's file, rendered over a small conversation. Beyond not crashing: what
+ * comes out is
  * UTF-8, its spans cover it, and the word that only the conversation has never stands in a trusted span. */
 #include "base/str.h"
 #include "text/jinja.h"

@@ -1,4 +1,4 @@
-/* The AVX-512 sources over emulated intrinsics (emu512_avx2.h; see the Makefile) against the scalar definition. */
+/* The AVX-512 sources over emulated intrinsics (emu512_avx2.h; see the Makefile) against the definition. */
 #include "isa_check.h"
 
 static void need_avx2(void) {

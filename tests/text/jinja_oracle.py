@@ -122,7 +122,8 @@ class Tally:
         total = self.equal + self.raised + self.unsupported + self.failed
         lacks_too_much = self.unsupported > total * may_lack
         print(f"{'FAILED' if self.failed or lacks_too_much else 'ok'} {self.name}: {self.equal} equal, "
-              f"{self.raised} raise in both ({self.worded} in the same words), {self.unsupported} unsupported, "
+              f"{self.raised} raise in both ({self.worded} in the same words), "
+              f"{self.unsupported} unsupported, "
               f"{self.failed} different")
         for what, n in sorted(self.lacks.items(), key=lambda x: -x[1])[:self.show]:
             print(f"    unsupported {n}x {what}")

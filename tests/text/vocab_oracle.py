@@ -515,7 +515,8 @@ APPROXIMATE = ("tekken", "gpt-4o", "deepseek-coder")
 
 
 def case_peer_names(a):
-    """Every name of a pre-tokenizer that mica knows, on GPT-2's vocabulary; on ASCII alone for the splits that
+    """Every name of a pre-tokenizer that mica knows, on GPT-2's vocabulary; on ASCII alone for the splits
+    that
     llama.cpp only approximates (letters by case, and classes that hold white space)."""
     with open(os.path.join(ROOT, "src", "text", "pretok.c")) as f:
         names = re.findall(r'^    \{"([^"]+)", "([^"]+)", [A-Z0-9_ |]+\},$', f.read(), re.M)
