@@ -172,7 +172,8 @@ mica_status line_open(line_reader **out, mica_error *err) {
     el_set(l->el, EL_HIST, history, l->history);
     el_set(l->el, EL_SIGNAL, 0);
     el_set(l->el, EL_GETCFN, read_char);
-    el_set(l->el, EL_ADDFN, "mica-paste", "insert pasted text", insert_paste);
+    // The wide form: the narrow one makes copies of the two texts that libedit never frees.
+    el_wset(l->el, EL_ADDFN, L"mica-paste", L"insert pasted text", insert_paste);
     el_set(l->el, EL_BIND, "\\e[200~", "mica-paste", NULL);
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(l->el, NULL); // ~/.editrc: people's own keys win
