@@ -86,6 +86,24 @@ def talk_answers_and_remembers(t):
 
 
 @case
+def talk_greets_with_the_device(t):
+    """Which is where the flags that choose it can be seen."""
+
+    def greeting(*argv):
+        x = Terminal(t, *argv)
+        line = x.expect("/help").split("tokens of context")[1]
+        x.prompt()
+        x.send("\x04")
+        need(x.end() == 0, "exit code")
+        return line
+
+    need(greeting("-t", "1") != greeting("-t", "2"), "-t 1 and -t 2 look the same")
+    need(greeting("--device", "cpu") != greeting("--device", "ref"), "--device cpu and ref look the same")
+    need(greeting("--isa", "scalar") != greeting(), "--isa scalar looks like the default")
+    need(greeting("-ngl", "0") == greeting("--device", "cpu"), "-ngl 0 is not the CPU")
+
+
+@case
 def talk_commands(t):
     x = Terminal(t, "--temp", "2", "--seed", "5", "-n", "20")
     x.prompt()

@@ -204,6 +204,7 @@ def eval_ref_decides_the_exit_code(t):
     ref = json.loads(gzip.open(FIXTURES / "llama.ref.json.gz").read())
     prompt = next(p for p in ref["prompts"] if p["name"] == "short_raw")
     for run in ("first", "second"):
+        prompt[run]["greedy"] = prompt[run]["greedy"][:16]
         ids = prompt[run]["ids"]
         got = t(
             "eval",
@@ -292,13 +293,13 @@ def eval_tasks_counts(t):
 
 @case
 def eval_ppl_and_kld(t):
-    text = t.file("prose.txt", "The capital of Cyprus is Nicosia. " * 40)
-    d = t("eval", "ppl", "-m", LLAMA, "-f", text, "-c", "256", "--json").json()
+    text = t.file("prose.txt", "The capital of Cyprus is Nicosia. " * 20)
+    d = t("eval", "ppl", "-m", LLAMA, "-f", text, "-c", "96", "--json").json()
     need(set(d) >= {"tokens", "nll", "ppl"} and d["tokens"] > 100 and d["ppl"] > 1, f"{d}")
-    need(d["ppl"] != t("eval", "ppl", "-m", LLAMA, "-f", text, "-c", "128", "--json").json()["ppl"], "-c")
-    need("ppl" in t("eval", "ppl", "-m", LLAMA, "-f", text, "-c", "256").ok().out, "as text")
-    same = t("eval", "kld", "-m", LLAMA, "--base", LLAMA, "-f", text, "-c", "256", "--json").json()
-    other = t("eval", "kld", "-m", LLAMA, "--base", QWEN3, "-f", text, "-c", "256", "--json").json()
+    need(d["ppl"] != t("eval", "ppl", "-m", LLAMA, "-f", text, "-c", "48", "--json").json()["ppl"], "-c")
+    need("ppl" in t("eval", "ppl", "-m", LLAMA, "-f", text, "-c", "96").ok().out, "as text")
+    same = t("eval", "kld", "-m", LLAMA, "--base", LLAMA, "-f", text, "-c", "96", "--json").json()
+    other = t("eval", "kld", "-m", LLAMA, "--base", QWEN3, "-f", text, "-c", "96", "--json").json()
     need(same["mean"] == 0 and other["mean"] > 0.001, f"{same} {other}")
     t("eval", "ppl", "-m", LLAMA).fails(2, "-f")
     t("eval", "kld", "-m", LLAMA, "-f", text).fails(2, "--base")
@@ -320,15 +321,10 @@ def bench_tables(t):
             "share",
         }  # a prompt is bound by operations instead
         need("depth" in r and (bound <= set(r) or r["test"].startswith("pp")), f"{sorted(r)}")
-    csv = t(*base, "-o", "csv").ok().out.splitlines()
-    need(len(csv) == 7 and csv[0].startswith("test,depth,"), f"{csv}")
+    csv = t("bench", "-m", LLAMA, "-p", "0", "-n", "2", "-r", "1", "-o", "csv").ok().out.splitlines()
+    need(len(csv) == 2 and csv[0].startswith("test,depth,") and csv[1].startswith("tg2,0,"), f"{csv}")
     md = t("bench", "-m", LLAMA, "-p", "8", "-n", "0", "-r", "1").ok().out.splitlines()
     need(len(md) == 3 and md[2].startswith("| pp8 |"), f"{md}")
-    need(
-        [r["test"] for r in t("bench", "-m", LLAMA, "-p", "0", "-n", "2", "-r", "1", "-o", "json").json()]
-        == ["tg2"],
-        "-p 0",
-    )
     t("bench", "-m", LLAMA, "-p", "0", "-n", "0").fails(2, "-p", "-n")
     t("bench", "-m", LLAMA, "-o", "xml").fails(2, "md|csv|json")
 
