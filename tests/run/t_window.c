@@ -24,7 +24,7 @@ static int make_model(void **state) {
     temp_dir_make(&g_dir);
     snprintf(g_path, sizeof g_path, "%s", temp_dir_at(&g_dir, "window.gguf"));
     CHECK_OK(mica_synth(&json, g_path, &o, &err));
-    free(json);
+    mica_text_free(json);
     return 0;
 }
 
