@@ -240,9 +240,8 @@ static mica_status bind_attention(model *m, gemma_layer *l, int il, mica_error *
     TRY(model_matrix(m, &l->k, (tensor_want){il, "attn_k.weight", n_kv, n_embd, MODEL_NEEDED}, err));
     TRY(model_vector(m, &l->k_norm, (tensor_want){il, "attn_k_norm.weight", 1, l->d_head, MODEL_NEEDED},
                      err));
-    return model_matrix(
-        m, &l->v, (tensor_want){il, "attn_v.weight", n_kv, n_embd, n->gemma4 ? MODEL_OPTIONAL : MODEL_NEEDED},
-        err);
+    model_need v = n->gemma4 && !l->window ? MODEL_OPTIONAL : MODEL_NEEDED;
+    return model_matrix(m, &l->v, (tensor_want){il, "attn_v.weight", n_kv, n_embd, v}, err);
 }
 
 static mica_status bind_mixture(model *m, gemma_layer *l, int il, mica_error *err) {

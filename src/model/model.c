@@ -18,10 +18,18 @@ static const model_family *family_find(slice arch) {
 
 /* Every tensor must have been asked for: one we do not know may change what the network computes. */
 static mica_status check_all_used(const model *m, mica_error *err) {
+    static const char *const encoder[] = {"v.", "a.", "mm."};
     for (size_t i = 0; i < gguf_tensor_count(m->file); i++) {
         if (m->used[i]) continue;
+        const char *name = gguf_tensor_at(m->file, i)->name;
+        for (size_t k = 0; k < sizeof encoder / sizeof *encoder; k++) {
+            if (strncmp(name, encoder[k], strlen(encoder[k])) == 0)
+                return fail(err, MICA_E_UNSUPPORTED,
+                            "%s: tensor %s: of an image or sound encoder: text alone is read",
+                            gguf_name(m->file), name);
+        }
         return fail(err, MICA_E_UNSUPPORTED, "%s: tensor %s: unknown in architecture %s", gguf_name(m->file),
-                    gguf_tensor_at(m->file, i)->name, m->shape.arch);
+                    name, m->shape.arch);
     }
     return MICA_OK;
 }
@@ -54,6 +62,9 @@ mica_status model_open(model **out, const gguf_file *g, mica_error *err) {
     mica_status st = MICA_OK;
     TRY(gguf_need_model(g, &arch, err));
     const model_family *f = family_find(arch);
+    if (slice_is(arch, "clip"))
+        return fail(err, MICA_E_UNSUPPORTED,
+                    "%s: an image or sound encoder (architecture clip): text alone is read", gguf_name(g));
     if (!f)
         return fail(err, MICA_E_UNSUPPORTED, "%s: architecture %.*s: not one this build runs", gguf_name(g),
                     (int)(arch.n < 64 ? arch.n : 64), arch.p);

@@ -137,6 +137,33 @@ static void fill_info(mica_model *m, const engine_config *c) {
     i->scratch_bytes = p->item[PLAN_RAM][PLAN_SCRATCH].n_bytes;
 }
 
+/* ---- what only an encoder of images or sounds could fill ---- */
+
+static const char *const g_media[API_MEDIA_MAX] = {
+    "<|image_pad|>",      "<|video_pad|>",      "<|audio_pad|>", // Qwen
+    "<image_soft_token>", "<audio_soft_token>",                  // Gemma 3
+    "<|image|>",          "<|video|>",          "<|audio|>"};    // Gemma 4
+
+static void find_media(mica_model *m) {
+    for (size_t i = 0; i < API_MEDIA_MAX; i++) {
+        int32_t id = text_vocab_find(m->vocab, slice_of(g_media[i]));
+        if (id >= 0) m->media[m->n_media++] = id;
+    }
+}
+
+mica_status api_check_media(const mica_model *m, const int32_t *ids, size_t n, mica_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < m->n_media; k++) {
+            if (ids[i] != m->media[k]) continue;
+            slice s = text_vocab_bytes(m->vocab, ids[i]);
+            return fail(err, MICA_E_UNSUPPORTED,
+                        "prompt: token %zu is %.*s: images, video and sound are not read: text alone", i,
+                        (int)s.n, s.p);
+        }
+    }
+    return MICA_OK;
+}
+
 /* ---- load ---- */
 
 /* The embedding may have rows past the vocabulary (padding), never fewer than tokens. */
@@ -149,6 +176,9 @@ static mica_status open_engine(mica_model *m, engine_config *c, const mica_load_
         return fail(err, MICA_E_FORMAT, "%s: %u tokens, but token_embd.weight has %u rows", gguf_name(m->g),
                     n_tok, n_row);
     TRY(sampler_new(&m->pick, n_row, err));
+    size_t n_suppress;
+    const int32_t *suppress = text_vocab_suppressed(m->vocab, &n_suppress);
+    sampler_suppress(m->pick, suppress, n_suppress);
     m->slots = mem_calloc(c->n_seq, sizeof *m->slots);
     if (!m->slots) return fail(err, MICA_E_NOMEM, "model: out of memory");
     if (o->n_ctx > engine_shape(m->e)->n_ctx_train)
@@ -170,6 +200,7 @@ mica_status mica_model_load(mica_model **out, const mica_load_options *opt, mica
     if (opt->progress) opt->progress(opt->progress_user, "load", 1, 3);
     TRY_GOTO(text_vocab_new(&m->vocab, m->g, err), done);
     TRY_GOTO(chat_template_new(&m->chat, m->g, m->vocab, err), done);
+    find_media(m);
     if (opt->progress) opt->progress(opt->progress_user, "load", 2, 3);
     if (!opt->text_only) TRY_GOTO(open_engine(m, &c, opt, err), done);
     m->n_thread = c.n_thread;

@@ -38,6 +38,8 @@ mica_status mica_session_sync(mica_session *s, const int32_t *ids, size_t n, siz
                               mica_cancel_flag *cancel, mica_progress_fn *progress, void *user,
                               mica_error *err) {
     session_sync_args a = {.ids = ids, .n = n, .cancel = cancel, .progress = progress, .progress_user = user};
+    if (n_cached) *n_cached = 0;
+    TRY(api_check_media(s->m, ids, n, err));
     return session_sync(s->s, &a, n_cached, err);
 }
 
@@ -212,6 +214,7 @@ mica_status mica_generate(mica_session *s, const int32_t *ids, size_t n, const m
     if (stats) *stats = t;
     g.sampling = g.opt->sampling ? g.opt->sampling : &s->m->info.sampling;
     TRY(sampling_check(g.sampling, s->m->info.n_vocab, err));
+    TRY(api_check_media(s->m, ids, n, err));
     session_sync_args a = {.ids = ids, .n = n, .cancel = g.opt->cancel};
     a.progress = g.opt->progress;
     a.progress_user = g.opt->progress_user;

@@ -307,11 +307,9 @@ static void mark_seen(engine *e, const row_info *rows, uint32_t n_row) {
 
 /* The page that holds the highest position written took the slot of the page n_slot before it. */
 uint32_t engine_rewind_min(const engine *e, int32_t seq) {
-    uint32_t window = model_shape_of(e->m)->window, n_seen = e->logs[seq].n_seen,
-             n_slot = e->n_slot[KV_GROUP_WINDOW];
-    uint32_t n_page = (n_seen + KV_PAGE - 1) / KV_PAGE;
-    if (window == 0 || n_page <= n_slot) return 0;
-    return (n_page - n_slot) * KV_PAGE + window - 1;
+    uint32_t n_page = (e->logs[seq].n_seen + KV_PAGE - 1) / KV_PAGE, n_slot = engine_ring_slots(e);
+    if (n_slot == 0 || n_page <= n_slot) return 0;
+    return (n_page - n_slot) * KV_PAGE + model_shape_of(e->m)->window - 1;
 }
 
 /* The runs happened: windows wait in their logs, to be applied whole unless engine_accept says less. */
@@ -325,13 +323,19 @@ static void settle_runs(engine *e, uint32_t n_run) {
     }
 }
 
-void engine_log_get(const engine *e, int32_t seq, uint32_t *n_commit, uint32_t *bank) {
-    *n_commit = e->logs[seq].n_commit;
-    *bank = e->logs[seq].bank ^ 1u; // the half they were written to
+engine_log engine_log_get(const engine *e, int32_t seq) {
+    const window_log *l = &e->logs[seq];
+    return (engine_log){.n_commit = l->n_commit,
+                        .bank = l->bank ^ 1u /* the half they were written to */,
+                        .n_seen = l->n_seen};
 }
 
-void engine_log_set(engine *e, int32_t seq, uint32_t n_commit, uint32_t bank) {
-    e->logs[seq] = (window_log){.n_commit = n_commit, .bank = bank ^ 1u};
+void engine_log_set(engine *e, int32_t seq, const engine_log *l) {
+    e->logs[seq] = (window_log){.n_commit = l->n_commit, .bank = l->bank ^ 1u, .n_seen = l->n_seen};
+}
+
+uint32_t engine_ring_slots(const engine *e) {
+    return model_shape_of(e->m)->window ? e->n_slot[KV_GROUP_WINDOW] : 0;
 }
 
 kv_type engine_kv_type(const engine *e) {

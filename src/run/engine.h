@@ -75,10 +75,15 @@ mica_status engine_state_save(engine *e, int32_t seq, void *host,
                               mica_error *err); // not after an unfinished window
 mica_status engine_state_load(engine *e, int32_t seq, const void *host,
                               mica_error *err); // host NULL: the empty state
-/* Rows of the last window that the state has still to take in, and the log half they are in: with the regions
- * below they are all there is to know of a sequence. */
-void engine_log_get(const engine *e, int32_t seq, uint32_t *n_commit, uint32_t *bank);
-void engine_log_set(engine *e, int32_t seq, uint32_t n_commit, uint32_t bank);
+/* With the regions below all there is to know of a sequence. */
+typedef struct engine_log {
+    uint32_t n_commit,
+        bank;        // rows of the last window that the state has still to take in; the log half they are in
+    uint32_t n_seen; // positions ever written: engine_rewind_min
+} engine_log;
+engine_log engine_log_get(const engine *e, int32_t seq);
+void engine_log_set(engine *e, int32_t seq, const engine_log *l);
+uint32_t engine_ring_slots(const engine *e); // pages of a sliding window's ring; 0: the model has none
 /* Every stretch of device memory that holds the first n positions of a sequence: recurrent state, then cache
  * pages. */
 typedef mica_status engine_region_fn(void *user, void *at, size_t n_bytes, mica_error *err);

@@ -17,11 +17,13 @@ enum { SUM_BLOCK = 1024, RADIX_BITS = 11, RADIX_N = 1 << RADIX_BITS };
 
 struct sampler {
     uint32_t n_vocab;
-    float *logit;    // owned, [n_vocab], after bias and penalties
-    uint32_t *order; // owned, [n_vocab], candidates
-    uint32_t *spare; // owned, [n_vocab]
-    float *p;        // owned, [n_vocab], of the candidates
-    uint16_t *count; // owned, [n_vocab], all zero between calls
+    float *logit;            // owned, [n_vocab], after bias and penalties
+    uint32_t *order;         // owned, [n_vocab], candidates
+    uint32_t *spare;         // owned, [n_vocab]
+    float *p;                // owned, [n_vocab], of the candidates
+    uint16_t *count;         // owned, [n_vocab], all zero between calls
+    const int32_t *suppress; // borrowed, [n_suppress]
+    size_t n_suppress;
 };
 
 mica_status sampler_new(sampler **out, uint32_t n_vocab, mica_error *err) {
@@ -51,6 +53,11 @@ void sampler_free(sampler *s) {
     mem_free(s->p);
     mem_free(s->count);
     mem_free(s);
+}
+
+void sampler_suppress(sampler *s, const int32_t *ids, size_t n) {
+    s->suppress = ids;
+    s->n_suppress = n;
 }
 
 mica_status sampling_check(const mica_sampling *p, uint32_t n_vocab, mica_error *err) {
@@ -130,6 +137,7 @@ static mica_status prepare(sampler *s, const sample_args *a, mica_error *err) {
     for (uint32_t i = 0; a->allowed && i < s->n_vocab; i++) {
         if (!(a->allowed[i / 8] >> (i % 8) & 1)) s->logit[i] = -INFINITY;
     }
+    for (size_t i = 0; i < s->n_suppress; i++) s->logit[s->suppress[i]] = -INFINITY;
     return MICA_OK;
 }
 

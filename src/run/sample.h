@@ -12,6 +12,8 @@ typedef struct sampler sampler;
 
 mica_status sampler_new(sampler **out, uint32_t n_vocab, mica_error *err);
 void sampler_free(sampler *s); // accepts NULL
+/* ids[0..n), all below n_vocab, borrowed, are never chosen: what a model's file suppresses. */
+void sampler_suppress(sampler *s, const int32_t *ids, size_t n);
 
 /* Refuses what has no meaning: a negative temperature, a repeat penalty that is not positive, a bias for an
  * unknown id. */

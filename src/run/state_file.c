@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-static const char g_magic[8] = {'M', 'I', 'C', 'A', 'S', 'E', 'S', '1'};
+static const char g_magic[8] = {'M', 'I', 'C', 'A', 'S', 'E', 'S', '2'};
 
 typedef struct state_head {
     char magic[8];
@@ -21,11 +21,12 @@ typedef struct state_head {
     uint64_t fingerprint; // of the model file
     uint64_t n, n_prompt; // tokens; of these, the leading ones of the prompt role
     uint32_t n_vocab, has_logits;
-    uint32_t n_commit, bank; // rows of a window that the recurrent state has still to take in
+    engine_log log;
+    uint32_t ring_slots; // of the sliding window's cache: its pages lie by them
     uint64_t payload_bytes;
     uint64_t checksum;
 } state_head;
-_Static_assert(sizeof(state_head) == 72, "state_head is a file format");
+_Static_assert(sizeof(state_head) == 80, "state_head is a file format");
 
 enum { CHUNK = 1 << 20 };
 
@@ -94,9 +95,10 @@ static state_head head_of(const session *s) {
                     .n = s->n,
                     .n_prompt = s->n_prompt,
                     .n_vocab = engine_shape(s->e)->n_vocab,
-                    .has_logits = s->has_logits};
+                    .has_logits = s->has_logits,
+                    .log = engine_log_get(s->e, s->slot),
+                    .ring_slots = engine_ring_slots(s->e)};
     memcpy(h.magic, g_magic, sizeof g_magic);
-    engine_log_get(s->e, s->slot, &h.n_commit, &h.bank);
     h.payload_bytes = payload_of(s, &h);
     return h;
 }
@@ -157,10 +159,11 @@ static mica_status read_head(transfer *t, state_head *h, bool *fits, mica_error 
         return fail(err, MICA_E_FORMAT, "%s: not a saved session", t->path);
     if (h->arithmetic != mine.arithmetic || h->kv_type != mine.kv_type ||
         h->fingerprint != mine.fingerprint || h->n_vocab != mine.n_vocab ||
-        h->n > engine_plan_of(t->s->e)->n_ctx)
+        h->ring_slots != mine.ring_slots || h->n > engine_plan_of(t->s->e)->n_ctx)
         return MICA_OK;
-    if (h->n == 0 || h->n_prompt > h->n || h->has_logits > 1 || h->n_commit > WINDOW_MAX || h->bank > 1 ||
-        h->payload_bytes != payload_of(t->s, h) || (uint64_t)sb.st_size != sizeof *h + h->payload_bytes)
+    if (h->n == 0 || h->n_prompt > h->n || h->has_logits > 1 || h->log.n_commit > WINDOW_MAX ||
+        h->log.bank > 1 || h->log.n_seen < h->n || h->payload_bytes != payload_of(t->s, h) ||
+        (uint64_t)sb.st_size != sizeof *h + h->payload_bytes)
         return fail(err, MICA_E_FORMAT, "%s: %lld bytes for %llu tokens: damaged", t->path,
                     (long long)sb.st_size, (unsigned long long)h->n);
     *fits = true;
@@ -209,7 +212,7 @@ mica_status session_load(session *s, const char *path, bool *found, mica_error *
     session_clear(s);
     TRY_GOTO(engine_state_load(s->e, s->slot, NULL, err), done);
     TRY_GOTO(move_all(&t, &h, err), done);
-    engine_log_set(s->e, s->slot, h.n_commit, h.bank);
+    engine_log_set(s->e, s->slot, &h.log);
     s->n = s->n_state = (size_t)h.n;
     s->n_prompt = (size_t)h.n_prompt;
     s->has_logits = h.has_logits;

@@ -5,9 +5,9 @@
  * for each layer with a cache its pages of keys, values and (i8) scales. The checksum (XXH3, 64 bits) covers
  * all that follows the head and the head's own fields before it.
  *
- * A file belongs to one model (its fingerprint), one version of the arithmetic and one cache type: any other
- * is a miss, not an error. A damaged file is MICA_E_FORMAT and nothing of it is used: it is checked whole
- * before a byte reaches the device. Threads: worker only. */
+ * A file belongs to one model (its fingerprint), one version of the arithmetic, one cache type and, with
+ * sliding windows, one size of their ring: any other is a miss, not an error. A damaged file is MICA_E_FORMAT
+ * and nothing of it is used: it is checked whole before a byte reaches the device. Threads: worker only. */
 #ifndef MICA_STATE_FILE_H
 #define MICA_STATE_FILE_H
 

@@ -6,7 +6,8 @@
 
 enum { N_PROMPT = 75, N_GEN = 5, N_SEQ = 8 };
 
-static const char *const g_fixture[] = {"llama", "qwen3", "qwen3_moe", "qwen3_5", "qwen3_5_moe"};
+static const char *const g_fixture[] = {"llama",       "qwen3",  "qwen3_moe", "qwen3_5",
+                                        "qwen3_5_moe", "gemma4", "gemma4_moe"};
 
 typedef struct setup {
     const char *path;
@@ -40,7 +41,7 @@ static uint32_t run(const setup *u, float **out) {
     int mine = n_seq / 2;
     for (int q = 0; q < n_seq; q++) {
         int32_t ids[N_PROMPT];
-        size_t n = q == mine ? N_PROMPT : (size_t)(11 + 6 * q);
+        size_t n = q == mine ? N_PROMPT : (size_t)(3 + 2 * q);
         for (size_t i = 0; i < n; i++) ids[i] = token_at(q == mine ? 0 : q + 1, i);
         CHECK_OK(session_new(&s[q], e, (uint32_t)q, &err));
         CHECK_OK(session_sync(s[q], &(session_sync_args){.ids = ids, .n = n}, NULL, &err));
@@ -78,9 +79,11 @@ static void check_fixture(const char *name, kv_type kv) {
     snprintf(path, sizeof path, "tests/fixtures/%s.q4_k_m.gguf", name);
     setup ref = {.path = path, .dev = DEV_REF, .isa = CPU_SCALAR, .n_thread = 1, .n_ubatch = 64, .kv = kv};
     uint32_t n_vocab = run(&ref, &want);
-    setup whole = ref;
-    whole.n_ubatch = 512;
-    expect_equal(&whole, want, n_vocab);
+    if (strcmp(name, "qwen3_5") == 0) { // the definition's own chunks, where state goes from one to the next
+        setup whole = ref;
+        whole.n_ubatch = 512;
+        expect_equal(&whole, want, n_vocab);
+    }
     for (int isa = CPU_SCALAR; isa <= (int)cpu_isa_best(); isa++) {
         static const uint32_t chunk[4] = {1, 7, 64, 512};
         for (int k = 0; k < 4; k++) {
@@ -91,7 +94,7 @@ static void check_fixture(const char *name, kv_type kv) {
                        .n_ubatch = chunk[k],
                        .kv = kv};
             u.crowd = k == 3 || k == 1;
-            if (isa == CPU_SCALAR && k < 2) continue; // slow, and chunks are the same code
+            if (isa == CPU_SCALAR && k < 3) continue; // slow, and chunks are the same code
             expect_equal(&u, want, n_vocab);
         }
     }

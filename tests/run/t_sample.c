@@ -47,6 +47,28 @@ static void test_greedy_takes_the_lowest_of_equals(void **state) {
     sampler_free(s);
 }
 
+static void test_what_a_file_suppresses_never_comes(void **state) {
+    (void)state;
+    static const float l[6] = {1, 3, 2, 9, 4, 8};
+    static const int32_t never[2] = {3, 5};
+    sampler *s = make(6);
+    mica_sampling p = g_plain;
+    p.temperature = 0;
+    CHECK(pick(s, l, &p, 0) == 3);
+    sampler_suppress(s, never, 2);
+    CHECK(pick(s, l, &p, 0) == 4);
+    p.bias = &(mica_bias){.id = 3, .bias = 100};
+    p.n_bias = 1;
+    CHECK(pick(s, l, &p, 0) == 4); // a wish does not lift it
+    p = g_plain;
+    p.temperature = 100;
+    for (uint64_t pos = 0; pos < 500; pos++) {
+        int32_t id = pick(s, l, &p, pos);
+        CHECK(id != 3 && id != 5);
+    }
+    sampler_free(s);
+}
+
 /* A second implementation, straight from rule 11, in the simplest form. */
 static int32_t slow_pick(const float *l, uint32_t n, const mica_sampling *p, uint64_t pos) {
     uint32_t order[600], m = n;
@@ -201,6 +223,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generator_known_answer),
         cmocka_unit_test(test_greedy_takes_the_lowest_of_equals),
+        cmocka_unit_test(test_what_a_file_suppresses_never_comes),
         cmocka_unit_test(test_filters_equal_the_plain_definition),
         cmocka_unit_test(test_penalties_and_bias),
         cmocka_unit_test(test_nonsense_is_named),

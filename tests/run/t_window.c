@@ -1,17 +1,38 @@
 /* Sliding windows: a cache that is a ring may be cut back only as far as it still holds the window, and
  * whatever is cut, the logits are those of a session that never read anything else. */
 #include "check.h"
+#include "temp_dir.h"
 
-#include "run/session.h"
+#include "mica_tools.h"
+#include "run/state_file.h"
 
-enum {
-    N_CTX = 1536,
-    N_LONG = 1150,
-    WINDOW = 64,
-    SLOTS = 2
-}; // 2 slots: window 64 and batches of 16 within two pages
+enum { N_CTX = 1536, N_LONG = 1150, N_VOCAB = 300, WINDOW = 64 };
+enum { SLOTS = 2 }; // window and batch within two pages
 
-static const char *const g_path = "tests/fixtures/gemma4.q4_k_m.gguf";
+static temp_dir g_dir;
+static char g_path[1024];
+
+/* Two layers with a window, one that sees everything; random weights. */
+static int make_model(void **state) {
+    (void)state;
+    static const char *const set[] = {"layers=3", "embd=64",   "heads=2", "kv=1",
+                                      "hd=32",    "hd_swa=16", "ff=64",   "vocab=300"};
+    mica_synth_options o = {
+        .preset = "tiny-gemma4", .quant = "q8_0", .set = set, .n_set = sizeof set / sizeof *set};
+    mica_error err;
+    char *json;
+    temp_dir_make(&g_dir);
+    snprintf(g_path, sizeof g_path, "%s", temp_dir_at(&g_dir, "window.gguf"));
+    CHECK_OK(mica_synth(&json, g_path, &o, &err));
+    mica_text_free(json);
+    return 0;
+}
+
+static int drop_model(void **state) {
+    (void)state;
+    temp_dir_drop(&g_dir);
+    return 0;
+}
 
 typedef struct world {
     gguf_file *g;
@@ -19,13 +40,18 @@ typedef struct world {
     session *s[2]; // the one under test, and one that is cleared before every use
 } world;
 
+static engine_config config_of(const gguf_file *g) {
+    engine_config c = {
+        .g = g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 1, .n_ctx = N_CTX, .n_seq = 2};
+    c.n_ubatch = 16;
+    return c;
+}
+
 static world open_world(void) {
     world w;
     mica_error err;
     CHECK_OK(gguf_open(&w.g, g_path, &err));
-    engine_config c = {
-        .g = w.g, .dev = DEV_CPU, .isa = cpu_isa_best(), .n_thread = 2, .n_ctx = N_CTX, .n_seq = 2};
-    c.n_ubatch = 16;
+    engine_config c = config_of(w.g);
     CHECK_OK(engine_open(&w.e, &c, &err));
     for (uint32_t q = 0; q < 2; q++) CHECK_OK(session_new(&w.s[q], w.e, q, &err));
     CHECK(engine_shape(w.e)->window == WINDOW);
@@ -57,7 +83,7 @@ static void expect_fresh(world *w, const int32_t *ids, size_t n, size_t cached) 
 }
 
 static void ids_fill(int32_t *ids, size_t from, size_t n, uint64_t seed) {
-    for (size_t i = from; i < n; i++) ids[i] = (int32_t)(test_rand(&seed) % 4000);
+    for (size_t i = from; i < n; i++) ids[i] = (int32_t)(test_rand(&seed) % N_VOCAB);
 }
 
 static void test_cuts_of_a_ring(void **state) {
@@ -80,7 +106,7 @@ static void test_cuts_of_a_ring(void **state) {
     CHECK(engine_rewind_min(w.e, 0) == 0);
     CHECK(sync_ok(w.s[0], ids, 3 * KV_PAGE) == least + 20);
     /* Generated rows move the ring too, and they do not count as prefix. */
-    for (int i = 0; i < 300; i++) CHECK_OK(session_append(w.s[0], i, &err));
+    for (int i = 0; i < 300; i++) CHECK_OK(session_append(w.s[0], i % N_VOCAB, &err));
     CHECK(session_length(w.s[0]) == 3 * KV_PAGE + 300);
     CHECK(engine_rewind_min(w.e, 0) == 3 * KV_PAGE + WINDOW - 1);
     ids_fill(ids, 3 * KV_PAGE, N_LONG, 14);
@@ -113,7 +139,7 @@ static void test_random_histories(void **state) {
     uint64_t seed = 4242;
     int32_t ids[N_LONG], read_again = 0;
     ids_fill(ids, 0, N_LONG, 31);
-    for (int round = 0; round < 8; round++) {
+    for (int round = 0; round < 25; round++) {
         size_t old = session_length(w.s[0]), keep = old ? test_rand(&seed) % old : 0;
         size_t n = keep + 1 + test_rand(&seed) % 300;
         if (n > N_LONG) n = N_LONG;
@@ -124,10 +150,41 @@ static void test_random_histories(void **state) {
         sync_ok(w.s[1], ids, n);
         size_t n_bytes = engine_shape(w.e)->n_vocab * sizeof(float);
         CHECK(memcmp(session_logits(w.s[0]), session_logits(w.s[1]), n_bytes) == 0);
+        if (round % 3 == 0) { // through a file: what was written before it was cut is still known after
+            bool found;
+            const char *path = temp_dir_at(&g_dir, "session.mica");
+            CHECK_OK(session_save(w.s[0], path, &err));
+            session_clear(w.s[0]);
+            CHECK_OK(session_load(w.s[0], path, &found, &err));
+            CHECK(found && session_length(w.s[0]) == n);
+        }
         for (uint64_t k = test_rand(&seed) % 200; k > 0; k--)
-            CHECK_OK(session_append(w.s[0], (int32_t)(k * 17), &err));
+            CHECK_OK(session_append(w.s[0], (int32_t)(k * 7 % N_VOCAB), &err));
     }
     CHECK(read_again > 0); // the seed must lead there, or the test tests nothing
+    close_world(&w);
+}
+
+/* A ring of another size holds its pages elsewhere. */
+static void test_a_saved_ring_of_another_size_is_a_miss(void **state) {
+    (void)state;
+    world w = open_world(), other;
+    mica_error err;
+    int32_t ids[N_LONG];
+    bool found = true;
+    const char *path = temp_dir_at(&g_dir, "ring.mica");
+    ids_fill(ids, 0, N_LONG, 41);
+    CHECK(sync_ok(w.s[0], ids, N_LONG) == 0);
+    CHECK_OK(session_save(w.s[0], path, &err));
+    engine_config c = config_of(w.g);
+    c.n_ubatch = 400;
+    CHECK_OK(engine_open(&other.e, &c, &err));
+    CHECK(engine_ring_slots(w.e) == SLOTS && engine_ring_slots(other.e) == SLOTS + 1);
+    CHECK_OK(session_new(&other.s[0], other.e, 0, &err));
+    CHECK_OK(session_load(other.s[0], path, &found, &err));
+    CHECK(!found && session_length(other.s[0]) == 0);
+    session_free(other.s[0]);
+    engine_close(other.e);
     close_world(&w);
 }
 
@@ -136,6 +193,7 @@ int main(void) {
         cmocka_unit_test(test_cuts_of_a_ring),
         cmocka_unit_test(test_drafts_that_are_taken_back),
         cmocka_unit_test(test_random_histories),
+        cmocka_unit_test(test_a_saved_ring_of_another_size_is_a_miss),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_model, drop_model);
 }
