@@ -68,6 +68,11 @@ typedef struct mica_load_options {
     uint32_t n_ubatch; // rows of a prompt chunk; 0: 512
     mica_kv_type kv;
     uint64_t ram_bytes; // cap on memory; 0: what the machine has free
+    /* Prefix cache of all sessions (mica_session_begin), part of the plan. 0: none, but for what a recurrent
+     * model keeps to go back in its own text. */
+    uint64_t cache_bytes;
+    const char *state_dir; // folder for the cache's share on disk and for saved sessions; NULL: neither
+    uint64_t disk_bytes;   // cap on the cache's share on disk; 0: four times cache_bytes
     bool no_draft;  // leave out the model's own draft block (its memory, and its share of reading a prompt)
     bool exact;     // prompt role without float matrix units (the CPU never uses them)
     bool text_only; // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)
@@ -84,8 +89,12 @@ MICA_API void mica_model_free(mica_model *m); // NULL allowed; its sessions must
  * process, so programs ask for it, the library does not. May be called again. */
 MICA_API mica_status mica_guard_files(mica_error *err);
 
-/* Sampling, in the order of docs/ARITHMETIC.md rule 11: bias, penalties, temperature, top-k, top-p, min-p,
- * draw. */
+/* A grammar that the answer must follow, with the place it has come to (mica_grammar_new_*). One belongs to
+ * one answer. */
+typedef struct mica_grammar mica_grammar;
+
+/* Sampling, in the order of docs/ARITHMETIC.md rule 11: bias, penalties, grammar, temperature, top-k, top-p,
+ * min-p, draw. */
 typedef struct mica_bias {
     int32_t id;
     float bias; // added to the logit; -INFINITY bans the token
@@ -103,6 +112,7 @@ typedef struct mica_sampling {
     uint64_t seed;
     const mica_bias *bias; // borrowed while the session generates
     size_t n_bias;
+    mica_grammar *grammar; // borrowed while the session generates; moves on with every token made; NULL: none
 } mica_sampling;
 
 /* What a model is. Strings are borrowed from the model. */
@@ -182,7 +192,7 @@ MICA_API const int32_t *mica_session_ids(const mica_session *s); // borrowed unt
 /* [n_vocab] logits after the last token; borrowed until the next call on the model. NULL when there are none.
  */
 MICA_API const float *mica_session_logits(mica_session *s);
-/* The model's choice after the last token; does not append it. */
+/* The model's choice after the last token; does not append it, nor move a grammar on. */
 MICA_API mica_status mica_session_sample(mica_session *s, const mica_sampling *sampling, int32_t *id,
                                          mica_error *err);
 
@@ -224,6 +234,110 @@ MICA_API mica_status mica_generate(mica_session *s, const int32_t *ids, size_t n
 /* Decodes one token for each of n different sessions of one model in a single step: id[i] is appended to
  * s[i]. */
 MICA_API mica_status mica_decode_batch(mica_session *const *s, const int32_t *id, size_t n, mica_error *err);
+
+/* ---- Steps of many sessions: what a server's worker calls ----
+ *
+ *     mica_session_begin(s, ids, n, NULL, &reuse, &err);       // for a new request; reads nothing yet
+ *     item[k] = (mica_step_item){.session = s, .n_prompt = 256, .n_predict = 100, .n_draft = 4};
+ *     for (;;) {
+ *         mica_step(item, n_item, &err);                       // one batch on the device
+ *         ... item[k].ids[0 .. n_id) are new; .finish says when it is over; others come and go between steps
+ *     }
+ *
+ * Every session's tokens are bit for bit those it would make alone, whatever else is in the batch, however
+ * its prompt is cut into pieces and whether it drafts or not. mica_generate is this loop for one session. To
+ * give a request up, leave it out of the next step: its session can begin another at once. */
+
+typedef struct mica_begin_options {
+    /* Positions in ids, ascending, where a later prompt is likely to part from this one: the beginnings of
+     * turns. A recurrent model can come back to these (and to the end) only. NULL: before the control tokens
+     * that open turns. */
+    const size_t *marks;
+    size_t n_marks;
+    bool no_cache;        // neither take from the shared cache nor give to it
+    bool reuse_generated; // count the session's own generated tokens as prefix: faster, and no longer the
+                          // bits of a fresh session (docs/ARITHMETIC.md rule 12)
+} mica_begin_options;
+
+/* Where the tokens that need not be read came from. n_cached is the sum of the three.
+ *
+ * A text that differs early shares nothing after the difference: every later row depends on it, and no exact
+ * reuse is possible (rule 12). So noise that changes with every request (a hash in the first line of a system
+ * prompt) must be left out, or put last, by whoever renders the prompt; n_noise shows who does not: there is
+ * a cached text that differs from this one in tokens [noise_at, noise_at + n_noise) and then goes on with
+ * n_after equal tokens or more. */
+typedef struct mica_reuse {
+    size_t n_cached, n_own, n_ram, n_disk;
+    size_t noise_at, n_noise, n_after; // n_after 0: no such text
+} mica_reuse;
+
+/* Makes the session's state be the longest prefix of ids that can be had without reading: its own state, or
+ * the prefix cache in RAM or on disk. The rest stays unread (mica_session_pending) until steps take it. opt
+ * and reuse may be NULL. Errors are those of mica_session_sync; a damaged or missing cache file is not one.
+ */
+MICA_API mica_status mica_session_begin(mica_session *s, const int32_t *ids, size_t n,
+                                        const mica_begin_options *opt, mica_reuse *reuse, mica_error *err);
+MICA_API size_t mica_session_pending(const mica_session *s); // prompt tokens still unread
+
+typedef struct mica_logprob {
+    int32_t id;
+    float logprob; // natural, of the model's own distribution: before bias, temperature and all else
+} mica_logprob;
+
+enum { MICA_STEP_TOKENS = 8, MICA_TOP_MAX = 20 };
+
+typedef struct mica_step_item {
+    /* In; a step leaves them as they are. */
+    mica_session *session;
+    const mica_sampling *sampling; // NULL: the model's defaults
+    uint32_t n_prompt; // most unread prompt tokens to take in this step; 0: the item waits while it has some
+    int32_t n_predict; // most tokens to make since begin; < 0: no bound; 0: read the prompt only
+    int32_t n_draft;   // most draft tokens a window, up to 7; 0: off. Fewer are tried where they do not pay
+    float draft_min_p; // a draft ends below this probability of the draft block's
+    bool ignore_end;   // go on after the end of the turn
+    const mica_cancel_flag *cancel; // read when the step starts; NULL: none
+    mica_token_fn *on_token;        // called for each token as it is chosen; false ends the item; NULL: none
+    void *user;
+    mica_logprob *top; // [MICA_STEP_TOKENS][1 + n_top] of the caller, NULL: not wanted. Row i gets ids[i]
+                       // itself, then the n_top likeliest tokens, in falling order, equal ones by id
+    uint32_t n_top;    // up to MICA_TOP_MAX
+
+    /* Out. */
+    int32_t ids[MICA_STEP_TOKENS]; // tokens gained, the one that ends the turn excepted
+    uint32_t n_id;
+    uint32_t n_read;    // prompt tokens taken
+    mica_finish finish; // NONE: call again. LENGTH: n_predict, or the context is full
+    mica_status status; // of this item alone; not MICA_OK: it has ended, error says why
+    mica_error error;
+    uint32_t n_drafted, n_accepted; // draft tokens of this step
+} mica_step_item;
+
+/* Advances n items with different sessions of one model in one batch. An item with unread prompt takes some
+ * of it; the step that takes the last of it gains the first token. An item whose prompt is read gains between
+ * one and MICA_STEP_TOKENS. A batch has room for info.n_ubatch rows, or 8 a sequence if that is more: tokens
+ * of answers go first, prompts get what is left in the order of the items. What fails is one item's (its
+ * status; the others go on), unless the device or the file failed: then the call says so, and every item that
+ * took part too; their sessions must begin again. */
+MICA_API mica_status mica_step(mica_step_item *items, size_t n, mica_error *err);
+
+/* Things for a quiet moment of the worker: puts a piece of the prefix cache on disk. True: there is more. */
+MICA_API bool mica_model_idle(mica_model *m);
+
+typedef struct mica_cache_info {
+    uint64_t ram_bytes, ram_used_bytes, disk_bytes, disk_used_bytes;
+    uint64_t n_lookup, n_hit, n_token_asked, n_token_hit; // of mica_session_begin since the model was loaded
+} mica_cache_info;
+MICA_API void mica_model_cache_info(const mica_model *m, mica_cache_info *out);
+
+/* A session's whole state in a file of its name in the model's state_dir. name: 1 to 100 letters, digits,
+ * '.', '_', '-', no '.' first. n_token and n_bytes may be NULL. Without a state_dir MICA_E_ARG. A file that
+ * is not there or of another model is MICA_E_ARG, a damaged one MICA_E_FORMAT: the session is then as it was.
+ */
+MICA_API mica_status mica_session_save(mica_session *s, const char *name, size_t *n_token, uint64_t *n_bytes,
+                                       mica_error *err);
+MICA_API mica_status mica_session_restore(mica_session *s, const char *name, size_t *n_token,
+                                          uint64_t *n_bytes, mica_error *err);
+MICA_API void mica_session_erase(mica_session *s); // forgets everything: as a new session
 
 #ifdef __cplusplus
 }

@@ -69,7 +69,7 @@ typedef struct draft_step {
     kv_pages pages;
     float *logits;           // [n_out, n_vocab]
     const int32_t *out_rows; // [n_out]
-    bool chain;              // h is the draft block's own output of the call before, row by row
+    bool chain;              // h_row names wanted rows of the draft block's call before, not the trunk's
     uint32_t n_row, n_prompt, n_out;
 } draft_step;
 

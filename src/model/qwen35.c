@@ -529,9 +529,7 @@ static mica_status draft_input(model *m, const draft_weights *w, const draft_ste
     TRY(pair_half(m, 0, &(norm_args){.x = n->embd, .w = w->enorm, .ld_x = n_embd, .n_row = s->n_row}, err));
     TRY(pair_half(
         m, n_embd,
-        &(norm_args){
-            .x = h->x, .w = w->hnorm, .row_of = s->chain ? NULL : s->h_row, .ld_x = h->ld, .n_row = s->n_row},
-        err));
+        &(norm_args){.x = h->x, .w = w->hnorm, .row_of = s->h_row, .ld_x = h->ld, .n_row = s->n_row}, err));
     TRY(dev_quantise(m->d, &(quantise_args){.a = n->pair, .n_row = s->n_row, .n_col = 2 * n_embd}, err));
     return dev_linear(m->d,
                       &(linear_args){.a = n->pair,

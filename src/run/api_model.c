@@ -180,7 +180,12 @@ static mica_status open_engine(mica_model *m, engine_config *c, const mica_load_
     const int32_t *suppress = text_vocab_suppressed(m->vocab, &n_suppress);
     sampler_suppress(m->pick, suppress, n_suppress);
     m->slots = mem_calloc(c->n_seq, sizeof *m->slots);
-    if (!m->slots) return fail(err, MICA_E_NOMEM, "model: out of memory");
+    m->batch = mem_calloc(c->n_seq, sizeof *m->batch);
+    m->parts = mem_calloc(c->n_seq, sizeof *m->parts);
+    m->draft = mem_calloc(c->n_seq, sizeof *m->draft);
+    m->work = mem_calloc(c->n_seq, sizeof *m->work);
+    if (!m->slots || !m->batch || !m->parts || !m->draft || !m->work)
+        return fail(err, MICA_E_NOMEM, "model: out of memory");
     if (o->n_ctx > engine_shape(m->e)->n_ctx_train)
         log_warn("load", "context of %u tokens: the model was made for %u", o->n_ctx,
                  engine_shape(m->e)->n_ctx_train);
@@ -202,6 +207,10 @@ mica_status mica_model_load(mica_model **out, const mica_load_options *opt, mica
     TRY_GOTO(chat_template_new(&m->chat, m->g, m->vocab, err), done);
     find_media(m);
     if (opt->progress) opt->progress(opt->progress_user, "load", 2, 3);
+    if (opt->state_dir && !(m->state_dir = mem_strdup(opt->state_dir))) {
+        st = fail(err, MICA_E_NOMEM, "model: out of memory");
+        goto done;
+    }
     if (!opt->text_only) TRY_GOTO(open_engine(m, &c, opt, err), done);
     m->n_thread = c.n_thread;
     fill_info(m, &c);
@@ -220,7 +229,12 @@ void mica_model_free(mica_model *m) {
     chat_template_free(m->chat);
     text_vocab_free(m->vocab);
     gguf_close(m->g);
+    mem_free(m->state_dir);
     mem_free(m->slots);
+    mem_free(m->batch);
+    mem_free(m->parts);
+    mem_free(m->draft);
+    mem_free(m->work);
     mem_free(m);
 }
 

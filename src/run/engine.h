@@ -55,14 +55,15 @@ int32_t engine_row_of(const engine *e, int32_t seq); // first row of the sequenc
 /* One pair for the draft block: token `tok` at position pos + 1 with the trunk's output at pos. */
 typedef struct draft_row {
     int32_t tok, seq, pos;
-    int32_t h_row; // row of the last step, or DRAFT_KEPT: the sequence's last accepted row
-    bool want;     // its logits are wanted
+    /* Row of the last step, or DRAFT_KEPT: the sequence's last accepted row. In a chain: which of the wanted
+     * rows of the call before it continues; that one's own output stands for h. */
+    int32_t h_row;
+    bool want; // its logits are wanted
 } draft_row;
 enum { DRAFT_KEPT = -1 };
 
 bool engine_drafts(const engine *e); // the model has a draft block and the configuration wants it
-/* Runs the draft block over n rows; logits of the wanted ones are engine_logits(e, 0), (e, 1) ... chain: each
- * row continues the wanted row of the same index of the call before, whose own output stands for h. */
+/* Runs the draft block over n rows; logits of the wanted ones are engine_logits(e, 0), (e, 1) ... */
 mica_status engine_draft(engine *e, const draft_row *rows, uint32_t n, bool chain, mica_error *err);
 /* A sliding window's cache is a ring, so a sequence can be cut to n tokens only while the ring still holds
  * the window before position n: n = 0 or n >= this. */

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { SNAPSHOT_EVERY = 1024 }; // prompt tokens between snapshots, the one at the prompt's end apart
@@ -30,7 +31,14 @@ mica_status session_new(session **out, engine *e, uint32_t slot, mica_error *err
     s->ids = mem_calloc(n_ctx, sizeof *s->ids);
     s->logits = mem_alloc(n_vocab * sizeof *s->logits);
     s->rows = mem_calloc(engine_row_max(e), sizeof *s->rows);
-    if (!s->ids || !s->logits || !s->rows) {
+    s->n_part = engine_out_max(e) / WINDOW_MAX;
+    s->parts = mem_calloc(s->n_part, sizeof *s->parts);
+    bool ok = s->ids && s->logits && s->rows && s->parts;
+    if (ok && engine_drafts(e)) {
+        s->pairs = mem_calloc(engine_out_max(e), sizeof *s->pairs);
+        ok = s->pairs != NULL;
+    }
+    if (!ok) {
         session_free(s);
         return fail(err, MICA_E_NOMEM, "session: context of %u tokens: out of memory", n_ctx);
     }
@@ -52,6 +60,8 @@ void session_free(session *s) {
     mem_free(s->snap);
     mem_pages_free(s->pool);
     mem_free(s->rows);
+    mem_free(s->parts);
+    mem_free(s->pairs);
     mem_free(s);
 }
 
@@ -70,7 +80,7 @@ static mica_status check_ids(const session *s, const int32_t *ids, size_t n, mic
 }
 
 /* How many leading tokens of ids the cache already holds in a role that may be shared. */
-static size_t shared_prefix(const session *s, const session_sync_args *a) {
+static size_t shared_prefix(const session *s, const session_begin_args *a) {
     size_t most = a->reuse_generated ? s->n : s->n_prompt, k = 0;
     if (most > a->n) most = a->n;
     while (k < most && s->ids[k] == a->ids[k]) k++;
@@ -144,123 +154,142 @@ static mica_status rewind_to(session *s, size_t shared, size_t n, mica_error *er
     return MICA_OK;
 }
 
-/* Reads ids[s->n, s->n + n_row) in one step of the prompt role. */
-static mica_status read_chunk(session *s, const session_sync_args *a, uint32_t n_row, mica_error *err) {
-    size_t begin = s->n;
-    for (uint32_t i = 0; i < n_row; i++) {
-        size_t pos = begin + i;
-        bool last = pos + 1 == a->n;
-        s->rows[i] = (row_info){.tok = a->ids[pos], .seq = s->slot, .pos = (int32_t)pos, .out = -1};
-        if (a->on_logits)
-            s->rows[i].out = (int32_t)i;
-        else if (last)
-            s->rows[i].out = 0;
+static void set_marks(session *s, const session_begin_args *a) {
+    s->n_mark = 0;
+    for (size_t i = a->n_marks; i-- > 0 && s->n_mark < SESSION_MARKS;) {
+        if (a->marks[i] <= s->n) break;
+        if (a->marks[i] < a->n) s->mark[s->n_mark++] = a->marks[i];
     }
-    s->has_logits = false;
-    s->n_state = NO_STATE;
-    TRY(engine_step(s->e, s->rows, n_row, n_row, err));
-    memcpy(s->ids + begin, a->ids + begin, n_row * sizeof *s->ids);
-    if (s->n_prompt == begin) s->n_prompt = begin + n_row;
-    s->n = s->n_state = begin + n_row;
-    for (uint32_t i = 0; a->on_logits && i < n_row; i++) {
-        TRY(a->on_logits(a->logits_user, begin + i, engine_logits(s->e, i), err));
-    }
-    if (s->n < a->n) return MICA_OK;
-    memcpy(s->logits, engine_logits(s->e, a->on_logits ? n_row - 1 : 0),
-           engine_shape(s->e)->n_vocab * sizeof(float));
-    s->has_logits = true;
-    return MICA_OK;
 }
 
-mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cached, mica_error *err) {
+mica_status session_begin(session *s, const session_begin_args *a, size_t *n_cached, mica_error *err) {
     if (n_cached) *n_cached = 0;
     TRY(check_ids(s, a->ids, a->n, err));
-    size_t chunk = engine_ubatch(s->e);
-    if (a->on_logits && chunk > engine_out_max(s->e)) chunk = engine_out_max(s->e);
+    s->n_window = 0;
+    s->n_target = 0;
     TRY(rewind_to(s, shared_prefix(s, a), a->n, err));
-    size_t keep = s->n, marked = s->n;
-    if (n_cached) *n_cached = keep;
-    while (s->n < a->n) {
-        if (a->cancel && a->cancel->set)
-            return fail(err, MICA_E_CANCELLED, "prompt: cancelled after %zu tokens", s->n);
-        size_t left = a->n - s->n;
-        if (a->progress) a->progress(a->progress_user, "prompt", s->n - keep, a->n - keep);
-        TRY(read_chunk(s, a, (uint32_t)(left < chunk ? left : chunk), err));
-        if (s->n - marked < SNAPSHOT_EVERY && s->n < a->n) continue;
-        TRY(snapshot_put(s, err));
-        marked = s->n;
-    }
-    if (a->progress) a->progress(a->progress_user, "prompt", a->n - keep, a->n - keep);
+    memmove(s->ids + s->n, a->ids + s->n, (a->n - s->n) * sizeof *s->ids); // they may be its own
+    s->n_target = a->n;
+    s->n_marked = s->n;
+    set_marks(s, a);
+    if (n_cached) *n_cached = s->n;
     return MICA_OK;
 }
 
-mica_status session_append(session *s, int32_t id, mica_error *err) {
-    return session_append_batch(&s, &id, 1, err);
+size_t session_pending(const session *s) {
+    return s->n_target > s->n ? s->n_target - s->n : 0;
 }
 
-mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n, mica_error *err) {
-    engine *e = s[0]->e;
-    uint32_t n_ctx = engine_plan_of(e)->n_ctx, n_vocab = engine_shape(e)->n_vocab;
-    row_info *rows = s[0]->rows;
-    if (n > engine_out_max(e))
-        return fail(err, MICA_E_ARG, "batch: %zu sessions: at most %u", n, engine_out_max(e));
-    for (size_t i = 0; i < n; i++) {
-        if (s[i]->e != e) return fail(err, MICA_E_ARG, "batch: session %zu: of another model", i);
-        if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab)
-            return fail(err, MICA_E_ARG, "batch: id %d: the vocabulary has %u", ids[i], n_vocab);
-        if (s[i]->n >= n_ctx)
-            return fail(err, MICA_E_ARG, "context: all %u tokens are used (--context)", n_ctx);
-        for (size_t j = 0; j < i; j++) {
-            if (s[j] == s[i]) return fail(err, MICA_E_ARG, "batch: session %zu: twice in one step", i);
-        }
-        rows[i] = (row_info){.tok = ids[i], .seq = s[i]->slot, .pos = (int32_t)s[i]->n, .out = (int32_t)i};
+uint32_t session_chunk(const session *s, uint32_t n_max) {
+    size_t end = s->n_target > s->n ? s->n_target : s->n;
+    for (uint32_t i = 0; engine_has_state(s->e) && i < s->n_mark; i++) {
+        if (s->mark[i] > s->n && s->mark[i] < end) end = s->mark[i];
     }
-    for (size_t i = 0; i < n; i++) {
-        s[i]->has_logits = false;
-        s[i]->n_state = NO_STATE;
-    }
-    TRY(engine_step(e, rows, (uint32_t)n, 0, err));
-    for (size_t i = 0; i < n; i++) {
-        TRY(engine_accept(e, s[i]->slot, 1, err));
-        s[i]->n_accepted = 1;
-        s[i]->step = engine_step_count(e);
-        s[i]->ids[s[i]->n++] = ids[i];
-        s[i]->n_state = s[i]->n;
-        memcpy(s[i]->logits, engine_logits(e, (uint32_t)i), n_vocab * sizeof(float));
-        s[i]->has_logits = true;
-    }
-    return MICA_OK;
+    return end - s->n < n_max ? (uint32_t)(end - s->n) : n_max;
 }
 
-/* ---- windows and drafts ---- */
+/* ---- the step ---- */
 
-mica_status session_window(session *s, const int32_t *ids, uint32_t n, mica_error *err) {
+static mica_status check_part(const session_part *p, mica_error *err) {
+    session *s = p->s;
     uint32_t n_ctx = engine_plan_of(s->e)->n_ctx, n_vocab = engine_shape(s->e)->n_vocab;
-    if (n == 0 || n > WINDOW_MAX)
-        return fail(err, MICA_E_ARG, "window: %u tokens: between 1 and %d", n, WINDOW_MAX);
-    if (s->n + n > n_ctx) return fail(err, MICA_E_ARG, "context: all %u tokens are used (--context)", n_ctx);
-    for (uint32_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab)
-            return fail(err, MICA_E_ARG, "window: id %d: the vocabulary has %u", ids[i], n_vocab);
-        s->rows[i] = (row_info){.tok = ids[i], .seq = s->slot, .pos = (int32_t)(s->n + i), .out = (int32_t)i};
+    if (s->taken) return fail(err, MICA_E_ARG, "batch: a session stands twice in one step");
+    if (!p->ids) {
+        assert(p->n > 0 && p->n <= session_pending(s));
+        return MICA_OK;
     }
-    s->has_logits = false;
-    s->n_state = NO_STATE;
-    TRY(engine_step(s->e, s->rows, n, 0, err));
-    memcpy(s->ids + s->n, ids, n * sizeof *ids);
-    s->n += n;
-    s->n_window = n;
+    if (p->n == 0 || p->n > WINDOW_MAX)
+        return fail(err, MICA_E_ARG, "window: %u tokens: between 1 and %d", p->n, WINDOW_MAX);
+    if (s->n + p->n > n_ctx)
+        return fail(err, MICA_E_ARG, "context: all %u tokens are used (--context)", n_ctx);
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (p->ids[i] < 0 || (uint32_t)p->ids[i] >= n_vocab)
+            return fail(err, MICA_E_ARG, "batch: id %d: the vocabulary has %u", p->ids[i], n_vocab);
+    }
     return MICA_OK;
 }
 
-const float *session_window_logits(const session *s, uint32_t i) {
-    return engine_logits(s->e, i);
+static mica_status check_parts(session_part *parts, size_t n, mica_error *err) {
+    mica_status st = MICA_OK;
+    uint32_t n_row = 0, row_max = engine_row_max(parts[0].s->e);
+    size_t i = 0;
+    for (; i < n; i++) {
+        session_part *p = &parts[i];
+        n_row += p->n;
+        if (p->s->e != parts[0].s->e)
+            st = fail(err, MICA_E_ARG, "batch: session %zu: of another model", i);
+        else if (n_row > row_max)
+            st = fail(err, MICA_E_ARG, "batch: %u rows: at most %u", n_row, row_max);
+        else
+            st = check_part(p, err);
+        if (st != MICA_OK) break;
+        p->s->taken = true;
+    }
+    while (i-- > 0) parts[i].s->taken = false;
+    return st;
+}
+
+/* Prompt parts come first. Of their rows only the prompt's last has logits, unless all are wanted. */
+static uint32_t add_rows(row_info *rows, uint32_t n_row, session_part *p, uint32_t *n_out) {
+    session *s = p->s;
+    const int32_t *ids = p->ids ? p->ids : s->ids + s->n;
+    p->out = *n_out;
+    for (uint32_t i = 0; i < p->n; i++) {
+        bool want = p->ids || p->all_logits || s->n + i + 1 == s->n_target;
+        rows[n_row + i] = (row_info){.tok = ids[i],
+                                     .seq = s->slot,
+                                     .pos = (int32_t)(s->n + i),
+                                     .out = want ? (int32_t)(*n_out)++ : -1};
+    }
+    return n_row + p->n;
+}
+
+/* What the step made of a part. A window stays open until session_accept. */
+static mica_status settle(session_part *p, mica_error *err) {
+    session *s = p->s;
+    if (p->ids) {
+        memcpy(s->ids + s->n, p->ids, p->n * sizeof *p->ids);
+        s->n += p->n;
+        s->n_window = p->n;
+        s->out0 = p->out;
+        return MICA_OK;
+    }
+    if (s->n_prompt == s->n) s->n_prompt += p->n;
+    s->n += p->n;
+    s->n_state = s->n;
+    if (s->n == s->n_target) {
+        const float *logits = engine_logits(s->e, p->all_logits ? p->out + p->n - 1 : p->out);
+        memcpy(s->logits, logits, engine_shape(s->e)->n_vocab * sizeof(float));
+        s->has_logits = true;
+    }
+    bool due = s->n == s->n_target || s->n - s->n_marked >= SNAPSHOT_EVERY;
+    for (uint32_t i = 0; i < s->n_mark; i++) due |= s->mark[i] == s->n;
+    if (!due) return MICA_OK;
+    s->n_marked = s->n;
+    return snapshot_put(s, err);
+}
+
+mica_status session_step(session_part *parts, size_t n, mica_error *err) {
+    engine *e = parts[0].s->e;
+    row_info *rows = parts[0].s->rows;
+    uint32_t n_row = 0, n_prompt = 0, n_out = 0;
+    TRY(check_parts(parts, n, err));
+    for (size_t i = 0; i < n; i++) {
+        n_row = add_rows(rows, n_row, &parts[i], &n_out);
+        if (!parts[i].ids) n_prompt = n_row;
+        parts[i].s->has_logits = false;
+        parts[i].s->n_state = NO_STATE;
+    }
+    mica_status st = engine_step(e, rows, n_row, n_prompt, err);
+    for (size_t i = 0; i < n && st == MICA_OK; i++) st = settle(&parts[i], err);
+    for (size_t i = 0; i < n && st != MICA_OK; i++) parts[i].s->n_target = 0; // what is unread is given up
+    return st;
 }
 
 mica_status session_accept(session *s, uint32_t n_keep, mica_error *err) {
-    memcpy(s->logits, engine_logits(s->e, n_keep - 1), engine_shape(s->e)->n_vocab * sizeof(float));
+    memcpy(s->logits, engine_logits(s->e, s->out0 + n_keep - 1), engine_shape(s->e)->n_vocab * sizeof(float));
     s->n -= s->n_window - n_keep;
-    s->n_state = s->n;
+    s->n_state = s->n_target = s->n;
     s->n_window = 0;
     s->n_accepted = n_keep;
     s->step = engine_step_count(s->e);
@@ -268,60 +297,54 @@ mica_status session_accept(session *s, uint32_t n_keep, mica_error *err) {
     return engine_accept(s->e, s->slot, n_keep, err);
 }
 
-/* The pairs that became known with `next`: for every row of the last step that happened, or only the last
- * when the engine has made another step since. */
-static uint32_t known_pairs(const session *s, int32_t next, draft_row *rows) {
-    bool fresh = s->step == engine_step_count(s->e) && s->n_accepted > 1;
-    uint32_t n = fresh ? s->n_accepted : 1;
-    for (uint32_t i = 0; i < n; i++) {
-        size_t pos = s->n - n + i;
-        rows[i] = (draft_row){.tok = i + 1 < n ? s->ids[pos + 1] : next, .seq = s->slot, .pos = (int32_t)pos};
-        rows[i].h_row = i + 1 < n ? engine_row_of(s->e, s->slot) + (int32_t)i : DRAFT_KEPT;
-        rows[i].want = i + 1 == n;
-    }
-    return n;
+const float *session_window_logits(const session *s, uint32_t i) {
+    return engine_logits(s->e, s->out0 + i);
 }
 
-mica_status session_draft(session *s, const session_draft_args *a, int32_t *drafts, uint32_t *n_draft,
-                          mica_error *err) {
-    draft_row rows[WINDOW_MAX];
-    uint32_t n_max = a->n_max < WINDOW_MAX ? a->n_max : WINDOW_MAX - 1;
-    *n_draft = 0;
-    if (!engine_drafts(s->e) || s->n == 0 || n_max == 0) return MICA_OK;
-    uint32_t n = known_pairs(s, a->next, rows);
-    for (bool chain = false;; chain = true) {
-        TRY(engine_draft(s->e, rows, n, chain, err));
-        uint64_t pos = s->n + 1 + *n_draft;
-        if (!a->pick(a->user, engine_logits(s->e, 0), pos, &drafts[*n_draft])) return MICA_OK;
-        if (++*n_draft == n_max) return MICA_OK;
-        rows[0] =
-            (draft_row){.tok = drafts[*n_draft - 1], .seq = s->slot, .pos = (int32_t)pos - 1, .want = true};
-        n = 1;
+/* ---- one session's steps ---- */
+
+mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cached, mica_error *err) {
+    uint32_t chunk = engine_ubatch(s->e);
+    if (a->on_logits && chunk > engine_out_max(s->e)) chunk = engine_out_max(s->e);
+    session_begin_args b = {.ids = a->ids, .n = a->n, .reuse_generated = a->reuse_generated};
+    TRY(session_begin(s, &b, n_cached, err));
+    size_t keep = s->n, total = session_pending(s);
+    while (session_pending(s) > 0) {
+        if (a->cancel && a->cancel->set)
+            return fail(err, MICA_E_CANCELLED, "prompt: cancelled after %zu tokens", s->n);
+        if (a->progress) a->progress(a->progress_user, "prompt", s->n - keep, total);
+        session_part p = {.s = s, .n = session_chunk(s, chunk), .all_logits = a->on_logits != NULL};
+        size_t pos = s->n;
+        TRY(session_step(&p, 1, err));
+        for (uint32_t i = 0; a->on_logits && i < p.n; i++)
+            TRY(a->on_logits(a->logits_user, pos + i, engine_logits(s->e, i), err));
     }
+    if (a->progress) a->progress(a->progress_user, "prompt", total, total);
+    return MICA_OK;
 }
 
-enum { LOOKUP_GRAM = 3, LOOKUP_REACH = 8192 }; // tokens that must agree; how far back is looked
+mica_status session_window(session *s, const int32_t *ids, uint32_t n, mica_error *err) {
+    session_part p = {.s = s, .ids = ids, .n = n};
+    return session_step(&p, 1, err);
+}
 
-uint32_t session_lookup(const session *s, int32_t next, uint32_t n_max, int32_t *drafts) {
-    if (s->n < LOOKUP_GRAM) return 0;
-    size_t first = s->n > LOOKUP_REACH ? s->n - LOOKUP_REACH : 0;
-    for (size_t at = s->n; at-- > first + LOOKUP_GRAM - 1;) { // at: where `next` stood before
-        if (s->ids[at] != next) continue;
-        size_t k = 1;
-        while (k < LOOKUP_GRAM && s->ids[at - k] == s->ids[s->n - k]) k++;
-        if (k < LOOKUP_GRAM) continue;
-        uint32_t n = 0;
-        while (n < n_max && at + 1 + n < s->n) {
-            drafts[n] = s->ids[at + 1 + n];
-            n++;
-        }
-        return n;
-    }
-    return 0;
+mica_status session_append(session *s, int32_t id, mica_error *err) {
+    return session_append_batch(&s, &id, 1, err);
+}
+
+mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n, mica_error *err) {
+    session_part *parts = s[0]->parts;
+    if (n > s[0]->n_part)
+        return fail(err, MICA_E_ARG, "batch: %zu sessions: the model has %u", n, s[0]->n_part);
+    for (size_t i = 0; i < n; i++) parts[i] = (session_part){.s = s[i], .ids = &ids[i], .n = 1};
+    TRY(session_step(parts, n, err));
+    for (size_t i = 0; i < n; i++) TRY(session_accept(s[i], 1, err));
+    return MICA_OK;
 }
 
 void session_clear(session *s) {
-    s->n = s->n_prompt = 0;
+    s->n = s->n_prompt = s->n_target = 0;
+    s->n_window = 0;
     s->has_logits = false;
     for (uint32_t i = 0; i < s->n_snap; i++) s->snap[i].n = 0;
     s->n_state = NO_STATE;

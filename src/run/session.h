@@ -19,6 +19,43 @@ typedef struct session session;
 mica_status session_new(session **out, engine *e, uint32_t slot, mica_error *err);
 void session_free(session *s); // accepts NULL
 
+enum { SESSION_MARKS = 4 }; // positions that are remembered of one prompt
+
+typedef struct session_begin_args {
+    const int32_t *ids; // [n], borrowed for the call
+    size_t n;           // >= 1
+    const size_t
+        *marks; // [n_marks] ascending: where a recurrent model should be able to come back to; the last count
+    size_t n_marks;
+    bool reuse_generated;
+} session_begin_args;
+
+/* The state becomes the longest prefix of ids that needs no reading; the rest waits for session_step.
+ * *n_cached (NULL allowed): tokens of the prefix. */
+mica_status session_begin(session *s, const session_begin_args *a, size_t *n_cached, mica_error *err);
+size_t session_pending(const session *s); // tokens that wait
+/* How many of them, at most n_max, the next step should take: snapshots are taken between steps. */
+uint32_t session_chunk(const session *s, uint32_t n_max);
+
+/* A session's rows in a step: n <= session_chunk tokens that wait, or (ids not NULL) a window of n <=
+ * WINDOW_MAX generated ones: ids[0] is the next token, the rest are drafts after it. */
+typedef struct session_part {
+    session *s;
+    const int32_t *ids; // [n], borrowed; NULL: prompt
+    uint32_t n;
+    bool all_logits; // of every prompt row, not only of the prompt's last
+    uint32_t out;    // gets the index of the part's first logits for engine_logits
+} session_part;
+
+/* One batch of different sessions of one engine, prompt parts first. After it, and before anything else is
+ * done with the session, each window needs its session_accept. When it fails no part happened, and sessions
+ * must begin again. */
+mica_status session_step(session_part *parts, size_t n, mica_error *err);
+/* Logits after the i-th token of the window; borrowed until the engine's next step or draft. */
+const float *session_window_logits(const session *s, uint32_t i);
+/* Keeps the first n_keep >= 1 tokens of the window and takes back the rest. */
+mica_status session_accept(session *s, uint32_t n_keep, mica_error *err);
+
 typedef struct session_sync_args {
     const int32_t *ids; // [n], borrowed
     size_t n;           // >= 1
@@ -32,32 +69,28 @@ typedef struct session_sync_args {
     void *progress_user;
 } session_sync_args;
 
-/* *n_cached (NULL allowed): tokens kept from before. On an error the state is a shorter prefix of ids. */
+/* session_begin and all the steps it needs. On an error the state is a shorter prefix of ids. */
 mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cached, mica_error *err);
 mica_status session_append(session *s, int32_t id, mica_error *err);
 /* One token for each of n sessions of one engine, in one step. */
 mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n, mica_error *err);
-
-/* A window: ids[0] is the next token, the rest are drafts after it, n <= WINDOW_MAX. All are appended for
- * now; the logits after the i-th are session_window_logits(s, i). session_accept then keeps the first n_keep
- * >= 1 and takes back the rest; it must come before anything else. */
-mica_status session_window(session *s, const int32_t *ids, uint32_t n, mica_error *err);
-const float *session_window_logits(const session *s,
-                                   uint32_t i); // borrowed until the next step of the engine
-mica_status session_accept(session *s, uint32_t n_keep, mica_error *err);
+mica_status session_window(session *s, const int32_t *ids, uint32_t n, mica_error *err); // a step of one part
 
 /* Drafts what may come after `next`, which follows the session's last token and is not appended yet. */
-typedef struct session_draft_args {
+typedef struct session_draft {
+    session *s;
     int32_t next;
-    uint32_t n_max; // < WINDOW_MAX
+    uint32_t n_max; // < WINDOW_MAX; what the context still holds after `next`
     /* Chooses a draft from the block's logits for position pos; false ends the draft there. */
     bool (*pick)(void *user, const float *logits, uint64_t pos, int32_t *id);
     void *user;
-} session_draft_args;
-/* With the model's own block. *n_draft is 0 when there is none. Call it right after session_accept or
- * session_sync, so that the outputs of the accepted rows are still there. */
-mica_status session_draft(session *s, const session_draft_args *a, int32_t *drafts, uint32_t *n_draft,
-                          mica_error *err);
+    int32_t ids[WINDOW_MAX]; // gets the drafts
+    uint32_t n;
+    bool live; // of the making
+} session_draft;
+/* With the model's own block, for n different sessions of one engine side by side; none when it has no block.
+ * Call it before the engine's next step, so that the outputs of the accepted rows are still there. */
+mica_status session_draft_run(session_draft *d, size_t n, mica_error *err);
 /* By looking up the last tokens in the session's own text: what followed them there. No model is asked. */
 uint32_t session_lookup(const session *s, int32_t next, uint32_t n_max, int32_t *drafts);
 
