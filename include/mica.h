@@ -172,6 +172,35 @@ MICA_API const char *mica_text_stream_end(mica_text_stream *ts,
                                           size_t *n_bytes); // what was held back; ready for reuse
 MICA_API void mica_text_stream_free(mica_text_stream *ts);
 
+/* ---- Grammars ---- */
+
+/* What an answer may be, and how far one answer has come in it. Before a token is chosen, mask says which ids
+ * may come; after it was chosen, accept moves on. mica_generate does both for mica_sampling.grammar; whoever
+ * samples for himself calls accept for every token he keeps. Tokens that end the turn are allowed exactly
+ * where the text may end; other control tokens only where a grammar names them.
+ *
+ * The model must outlive its grammars. Clones share what is expensive (compiled rules, learned tables), each
+ * with a place of its own. Threads: one grammar belongs to one thread at a time; clones may be used by
+ * different threads. Size, depth, repetition and the work of a mask are bounded: what goes over a bound is
+ * MICA_E_ARG. */
+
+/* text: NUL-terminated GBNF; its rule `root` is the whole answer. What cannot be is MICA_E_ARG with line and
+ * column. docs/GRAMMAR.md has the dialect. */
+MICA_API mica_status mica_grammar_new_gbnf(mica_grammar **out, const mica_model *m, const char *text,
+                                           mica_error *err);
+/* The same grammar at the same place, to look ahead with or to try drafts on. */
+MICA_API mica_status mica_grammar_clone(mica_grammar **out, const mica_grammar *g, mica_error *err);
+/* A second clone's place in a first one: what draft windows go back with. Allocates nothing. */
+MICA_API void mica_grammar_copy(mica_grammar *to, const mica_grammar *from);
+MICA_API void mica_grammar_reset(mica_grammar *g); // to the beginning
+MICA_API void mica_grammar_free(mica_grammar *g);  // NULL allowed
+
+/* bits: (n_vocab + 7) / 8 bytes; bit i % 8 of byte i / 8 becomes 1 when id i may come now. */
+MICA_API mica_status mica_grammar_mask(mica_grammar *g, uint8_t *bits, mica_error *err);
+/* Moves past a token. One that may not come is MICA_E_ARG and leaves the place as it was. */
+MICA_API mica_status mica_grammar_accept(mica_grammar *g, int32_t id, mica_error *err);
+MICA_API bool mica_grammar_may_end(const mica_grammar *g); // the text so far is whole
+
 /* ---- Sessions ---- */
 
 MICA_API mica_status mica_session_new(mica_session **out, mica_model *m,

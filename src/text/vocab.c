@@ -5,8 +5,10 @@
  * 174..255 are themselves, the other 68 bytes are U+0100, U+0101, ... in order). SentencePiece writes a space
  * as U+2581. Both are undone at load, so that encoding and decoding work on the text's own bytes. */
 #include "text/vocab_int.h"
+
 #include "base/log.h"
 #include "base/mem.h"
+#include "text/token_trie.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -366,6 +368,7 @@ void text_vocab_free(text_vocab *v) {
     mem_free(v->end);
     mem_free(v->suppress);
     mem_free(v->match);
+    token_trie_free(atomic_load(&v->trie));
     mem_free(v);
 }
 

@@ -47,6 +47,7 @@ struct text_vocab {
     bool add_bos, add_eos, add_space_prefix, ignore_merges;
     text_pretok *pretok; // owned; NULL for SPM
     text_pretok_info pretok_info;
+    _Atomic(struct token_trie *) trie; // owned; made at first use
 };
 
 /* special.c. Classify fills special, type, kind and end from the description; index, once the tokens are in
