@@ -21,6 +21,8 @@ import subprocess
 import sys
 import unicodedata
 
+import page_rules
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 # Arrows point down this list: a room includes itself, include/ and the rooms before it.
@@ -649,6 +651,10 @@ def private_paths(t):
             m = rx.search(line)
             if m and "XXXXXX" not in m.group(0) and not t.allowed("private-paths", f):
                 yield f, n, f"{m.group(0)}: a path of one machine"
+
+
+for page_rule in (page_rules.page_code, page_rules.page_functions, page_rules.page_markup):
+    rule(page_rule)
 
 
 @rule

@@ -22,6 +22,15 @@ def guard(name, body=""):
     return HEAD + f"#ifndef {name}\n#define {name}\n{body}#endif\n"
 
 
+POLICY = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'self'\">\n"
+
+
+def page(code):
+    """A page of one module with this code."""
+    html = '<script type="module" src="a.js"></script>\n'
+    return {"web/index.html": html, "web/a.js": f"/* Head. */\n{code}\n"}
+
+
 # (rule, name of the case, files of the tree, text expected in a finding; None: no finding at all)
 CASES = [
     (
@@ -272,7 +281,7 @@ CASES = [
     ("characters", "zero width", {"tests/a.py": '"""x\u200b"""\n'}, "U+200B"),
     ("characters", "CRLF", {"src/run/a.c": "/* Head. */\r\n"}, "U+000D"),
     ("characters", "byte-order mark", {"src/run/a.c": "\ufeff/* Head. */\n"}, "U+FEFF"),
-    ("characters", "escape", {"src/run/a.c": HEAD + '// \x1b[31m\n'}, "U+001B"),
+    ("characters", "escape", {"src/run/a.c": HEAD + "// \x1b[31m\n"}, "U+001B"),
     ("characters", "code", {"src/run/a.c": HEAD + "int gr\u00f6sse;\n"}, "not ASCII"),
     (
         "characters",
@@ -326,6 +335,58 @@ CASES = [
         {"docs/a.md": "build/tmp/x, $HOME/work/a, a/root/b, mkdtemp of /" + "tmp/a_XXXXXX\n"},
         None,
     ),
+    (
+        "page-code",
+        "clean",
+        {
+            "web/index.html": '<script type="module" src="a.js"></script>\n',
+            "web/a.js": '/* Head: innerHTML is not used. */\nimport { b } from "./b.js";\nb("eval(x)");\n',
+            "web/b.js": "/* Head. */\nexport function b() {}\n",
+        },
+        None,
+    ),
+    ("page-code", "markup of text", page("a.innerHTML = text;"), "innerHTML"),
+    ("page-code", "code of text", page("eval(text);"), "eval"),
+    ("page-code", "a word for the console", page("console.log(1);"), "console.log"),
+    ("page-code", "a blocking question", page("if (confirm(1)) f();"), "confirm"),
+    ("page-code", "from elsewhere", page('import x from "https://a.b/x.js";'), "no module of the page"),
+    ("page-code", "not there", page('import { x } from "./x.js";'), "no module of the page"),
+    ("page-code", "in use by nobody", {**page(""), "web/b.js": "/* Head. */\n"}, "uses it"),
+    ("page-code", "no head", {**page(""), "web/a.js": "f();\n"}, "no head comment"),
+    ("page-functions", "100 lines", page("function f() {\n" + "    g();\n" * 98 + "}"), None),
+    ("page-functions", "101 lines", page("async function f() {\n" + "    g();\n" * 99 + "}"), "101 lines"),
+    (
+        "page-functions",
+        "a method",
+        page("class A {\n    #f(a) {\n" + "        g();\n" * 99 + "    }\n}"),
+        "101 lines",
+    ),
+    (
+        "page-functions",
+        "an object counts once",
+        page("function f(a, { b, c, d }, e, [g, h], i, j) {\n}"),
+        None,
+    ),
+    ("page-functions", "seven", page("function f(a, b, c, d, e, g, h) {\n}"), "7 parameters"),
+    (
+        "page-markup",
+        "clean",
+        {"web/index.html": POLICY + '<script src="a.js"></script>\n', "web/a.js": ""},
+        None,
+    ),
+    ("page-markup", "a script inside", {"web/index.html": POLICY + "<script>f()</script>\n"}, "are files"),
+    ("page-markup", "a handler", {"web/index.html": POLICY + '<p onclick="f()">\n'}, "are files"),
+    ("page-markup", "a style inside", {"web/index.html": POLICY + '<p style="x">\n'}, "are files"),
+    ("page-markup", "elsewhere", {"web/index.html": POLICY + '<img src="//a.b/c.png">\n'}, "from elsewhere"),
+    ("page-markup", "not there", {"web/index.html": POLICY + '<img src="c.png">\n'}, "does not exist"),
+    ("page-markup", "no policy", {"web/index.html": "<p>\n"}, "policy"),
+    (
+        "page-markup",
+        "a loose policy",
+        {"web/index.html": POLICY.replace("'self'", "'unsafe-inline'")},
+        "policy",
+    ),
+    ("page-markup", "a style that loads", {"web/a.css": "p { background: url(a.png); }\n"}, "loads nothing"),
     (
         "exceptions",
         "outlived",
