@@ -70,9 +70,13 @@ struct gpu {
     struct gpu_own *own; // owned: what only dev_gpu.c needs
 };
 
-/* Where a value was not finite; the texts are those of the CPU. */
-enum { GPU_BAD_NONE, GPU_BAD_NORM, GPU_BAD_ACT, GPU_BAD_GLU, GPU_BAD_ATTN, GPU_BAD_EXPERT, GPU_BAD_ROUTER,
-       GPU_BAD_GATE_NORM, GPU_BAD_N };
+/* Where a value was not finite, and the texts of docs/ARITHMETIC.md's step errors, the same as the CPU's. */
+#define GPU_BAD_LIST(X)                                                                                      \
+    X(NORM, "norm") X(ACT, "activations") X(GLU, "glu") X(QUERY, "query") X(KEY, "key or value")             \
+    X(ATTN, "attention") X(EXPERT, "expert") X(ROUTER, "router") X(GATE_NORM, "gated norm")
+#define GPU_BAD_ID(id, text) GPU_BAD_##id,
+enum { GPU_BAD_NONE, GPU_BAD_LIST(GPU_BAD_ID) GPU_BAD_N };
+#undef GPU_BAD_ID
 
 /* Enqueues one kernel. MICA_E_DEVICE names kernel, grid and the driver's word for the failure. */
 mica_status gpu_launch(gpu *g, const gpu_call *c, mica_error *err);
