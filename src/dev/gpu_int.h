@@ -73,7 +73,7 @@ struct gpu {
 /* Where a value was not finite, and the texts of docs/ARITHMETIC.md's step errors, the same as the CPU's. */
 #define GPU_BAD_LIST(X)                                                                                      \
     X(NORM, "norm") X(ACT, "activations") X(GLU, "glu") X(QUERY, "query") X(KEY, "key or value")             \
-    X(ATTN, "attention") X(EXPERT, "expert") X(ROUTER, "router") X(GATE_NORM, "gated norm")
+    X(ATTN, "attention") X(EXPERT, "expert") X(ROUTER, "router") X(DELTA, "delta rule")
 #define GPU_BAD_ID(id, text) GPU_BAD_##id,
 enum { GPU_BAD_NONE, GPU_BAD_LIST(GPU_BAD_ID) GPU_BAD_N };
 #undef GPU_BAD_ID
