@@ -10,6 +10,10 @@
 
 #include "quant/act.h"
 
+#ifndef DEV // device source brings its own
+#define DEV static inline
+#endif
+
 enum { KV_PAGE = 256 }; // positions in a page: a page is one block of rule 6
 
 /* One row of a batch. */
@@ -230,10 +234,10 @@ typedef struct delta_args {
     uint32_t n_run, n_row, n_k, n_v, d_k, d_v;
 } delta_args;
 
-static inline uint64_t delta_log_row(uint32_t n_k, uint32_t n_v, uint32_t d_k, uint32_t d_v) {
+DEV uint64_t delta_log_row(uint32_t n_k, uint32_t n_v, uint32_t d_k, uint32_t d_v) {
     return (uint64_t)n_k * d_k + n_v + (uint64_t)n_v * d_v;
 }
-static inline uint64_t delta_state_floats(uint32_t n_k, uint32_t n_v, uint32_t d_k, uint32_t d_v) {
+DEV uint64_t delta_state_floats(uint32_t n_k, uint32_t n_v, uint32_t d_k, uint32_t d_v) {
     return (uint64_t)n_v * d_k * d_v + 2u * WINDOW_MAX * delta_log_row(n_k, n_v, d_k, d_v);
 }
 

@@ -1,0 +1,10 @@
+/* Every kernel of src/kern as code of this machine, for waves of 32 lanes. */
+#define WAVE 32
+#define MICA_SIMT 1
+#include "kern/all.cuh"
+
+#include "dev/simt.h"
+
+#define SIMT_ENTRY(name) {#name, name, name##_args, name##_threads},
+const simt_kernel simt_kernels_32[] = {GPU_KERNELS(SIMT_ENTRY)};
+#undef SIMT_ENTRY

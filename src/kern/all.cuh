@@ -1,0 +1,10 @@
+/* All device source, in order: one translation unit a target. */
+#include "kern/embed.cuh"
+#include "kern/norm.cuh"
+#include "kern/linear.cuh"
+#include "kern/prompt.cuh"
+#include "kern/rope.cuh"
+#include "kern/attn.cuh"
+#include "kern/experts.cuh"
+#include "kern/delta.cuh"
+#include "kern/sample.cuh"

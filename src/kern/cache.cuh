@@ -1,0 +1,31 @@
+/* The KV cache on a card: where a position's vectors are, and its three number types (rule 6). */
+#ifndef MICA_KERN_CACHE_CUH
+#define MICA_KERN_CACHE_CUH
+
+#include "kern/act.cuh"
+
+DEV i32 cache_page(const kv_pages *t, i32 seq, u32 pos) {
+    return t->table[(u64)(u32)seq * t->n_slot + pos / KV_PAGE % t->n_slot];
+}
+
+/* Which vector (page, head, position): it begins at that times its length. */
+DEV u64 cache_vector(i32 page, u32 n_head_kv, u32 head, u32 pos) {
+    return ((u64)(u32)page * n_head_kv + head) * KV_PAGE + pos % KV_PAGE;
+}
+
+/* Value i of the cache; an i8 as the integer it is. */
+DEV float cache_load(const void *p, kv_type type, u64 i) {
+    if (type == KV_F32) return ((const float *)p)[i];
+    if (type == KV_F16) return f16_to_f32(((const u16 *)p)[i]);
+    return (float)((const i8 *)p)[i];
+}
+
+/* Value i of a vector in f32 or f16. */
+DEV void cache_store_float(void *p, kv_type type, u64 i, float x) {
+    if (type == KV_F32)
+        ((float *)p)[i] = x;
+    else
+        ((u16 *)p)[i] = f32_to_f16(x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x);
+}
+
+#endif

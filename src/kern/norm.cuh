@@ -1,0 +1,158 @@
+/* Norms, gated units and what else works on rows element by element (rules 1 and 8). */
+#ifndef MICA_KERN_NORM_CUH
+#define MICA_KERN_NORM_CUH
+
+#include "kern/act.cuh"
+
+/* Sum of squares by rule 8: threads 0 to 63 have the partial sums. Every thread has the result. */
+DEV float block_sum_squares(const float *x, u32 n, float *pair) {
+    float p = 0.0f;
+    if (THREAD < 64) {
+        UNROLL
+        for (u32 i = THREAD; i < n; i += 64) p = f32_fma(x[i], x[i], p);
+    }
+    p = lane_tree_f32(p, 32);
+    if (THREAD < 64 && LANE == 0) pair[THREAD / 32] = p;
+    block_sync();
+    return pair[0] + pair[1];
+}
+
+/* The same by 32 lanes, two partial sums each. */
+DEV float lane_sum_squares(const float *x, u32 n) {
+    float p0 = 0.0f, p1 = 0.0f;
+    for (u32 i = LANE; i < n; i += 64) {
+        p0 = f32_fma(x[i], x[i], p0);
+        if (i + 32 < n) p1 = f32_fma(x[i + 32], x[i + 32], p1);
+    }
+    p0 = lane_tree_f32(p0, 32);
+    return p0 + lane_tree_f32(p1, 32);
+}
+
+DEV float rms_factor(float sum_squares, u32 n, float eps) {
+    return 1.0f / f32_sqrt(sum_squares / (float)n + eps);
+}
+
+/* y = RMS(x) * w, quantised when asked.
+ *   grid    n_row; block ROW_THREADS
+ *   shared  8 bytes
+ *   needs   n_col % 32 == 0 when want_q
+ *   order   rule 8, 64 partial sums */
+KERNEL(norm_rows, norm_job, ROW_THREADS) {
+    SHARED(float, pair, 2);
+    const u32 row = BLOCK_X, n = job.a.n_col;
+    const float *x = job.a.x + (u64)(job.a.row_of ? (u32)job.a.row_of[row] : row) * job.a.ld_x;
+    float *y = job.a.y.x + (u64)row * job.a.y.ld;
+    const float r = rms_factor(block_sum_squares(x, n, pair), n, job.a.eps);
+    for (u32 i0 = 0; i0 < n; i0 += ROW_THREADS) {
+        const u32 i = i0 + THREAD;
+        const bool on = i < n;
+        float v = on ? x[i] * r : 0.0f;
+        if (on && job.a.w) v = v * job.a.w[i];
+        if (on) y[i] = v;
+        if (job.a.want_q) act_store(&job.a.y, row, i, v, on, &job.bad);
+    }
+}
+
+/* x += RMS(y) * w
+ *   grid    n_row; block ROW_THREADS
+ *   shared  8 bytes
+ *   needs   nothing
+ *   order   rule 8, 64 partial sums */
+KERNEL(add_norm_rows, add_norm_args, ROW_THREADS) {
+    SHARED(float, pair, 2);
+    const u32 n = job.n_col;
+    const float *y = job.y + (u64)BLOCK_X * n;
+    float *x = job.x + (u64)BLOCK_X * n;
+    const float r = rms_factor(block_sum_squares(y, n, pair), n, job.eps);
+    for (u32 i = THREAD; i < n; i += ROW_THREADS) {
+        float v = y[i] * r;
+        if (job.w) v = v * job.w[i];
+        x[i] = x[i] + v;
+    }
+}
+
+/* The int8 form of rows.
+ *   grid    ceil(n_col / ROW_THREADS), n_row; block ROW_THREADS
+ *   shared  none
+ *   needs   n_col % 32 == 0
+ *   order   rule 1 */
+KERNEL(quantise_rows, quantise_job, ROW_THREADS) {
+    const u32 i = BLOCK_X * ROW_THREADS + THREAD, row = BLOCK_Y;
+    const bool on = i < job.a.n_col;
+    const float x = on ? job.a.a.x[(u64)row * job.a.a.ld + i] : 0.0f;
+    act_store(&job.a.a, row, i, x, on, &job.bad);
+}
+
+/* h = act(gate) * up, quantised when asked.
+ *   grid    ceil(n_col / ROW_THREADS), n_row; block ROW_THREADS
+ *   shared  none
+ *   needs   n_col % 32 == 0 when want_q
+ *   order   none */
+KERNEL(glu_rows, glu_job, ROW_THREADS) {
+    const u32 i = BLOCK_X * ROW_THREADS + THREAD, row = BLOCK_Y;
+    const bool on = i < job.a.n_col;
+    float h = 0.0f;
+    if (on) {
+        const float g = job.a.gate[(u64)row * job.a.ld + i];
+        h = (job.a.kind == GLU_SILU ? exactf_silu(g) : exactf_gelu(g)) * job.a.up[(u64)row * job.a.ld + i];
+        job.a.h.x[(u64)row * job.a.h.ld + i] = h;
+    }
+    if (job.a.want_q) act_store(&job.a.h, row, i, h, on, &job.bad);
+}
+
+/* y = RMS(o) * w by groups, times act(z), quantised when asked.
+ *   grid    ceil(n_group / 8), n_row; block ROW_THREADS: 32 lanes a group
+ *   shared  none
+ *   needs   n_col % 32 == 0 when want_q
+ *   order   rule 8, 64 partial sums */
+KERNEL(gate_norm_rows, gate_norm_job, ROW_THREADS) {
+    const u32 g = BLOCK_X * (ROW_THREADS / 32) + THREAD / 32, row = BLOCK_Y, n = job.a.n_col;
+    const bool in = g < job.a.n_group;
+    const u64 at = ((u64)row * job.a.n_group + g) * n;
+    const float r = rms_factor(lane_sum_squares(job.a.o + (in ? at : 0), in ? n : 0), n, job.a.eps);
+    for (u32 i0 = 0; i0 < n; i0 += 32) {
+        const u32 i = i0 + LANE;
+        const bool on = in && i < n;
+        float y = 0.0f;
+        if (on) {
+            const float z = job.a.z[at + i];
+            y = job.a.o[at + i] * r * job.a.w[i] * (job.a.sigmoid ? exactf_sigmoid(z) : exactf_silu(z));
+            job.a.y.x[(u64)row * job.a.y.ld + g * n + i] = y;
+        }
+        if (job.a.want_q) act_store(&job.a.y, row, g * n + i, y, on, &job.bad);
+    }
+}
+
+/* y += sigmoid(g) * x
+ *   grid    ceil(n_col / ROW_THREADS), n_row; block ROW_THREADS
+ *   shared  none
+ *   needs   nothing
+ *   order   none */
+KERNEL(gated_add_rows, gated_add_args, ROW_THREADS) {
+    const u32 i = BLOCK_X * ROW_THREADS + THREAD;
+    if (i >= job.n_col) return;
+    const u64 at = (u64)BLOCK_Y * job.n_col + i;
+    job.y[at] = f32_fma(exactf_sigmoid(job.g[BLOCK_Y]), job.x[at], job.y[at]);
+}
+
+/* y = cap * tanh(y / cap)
+ *   grid    ceil(n / ROW_THREADS); block ROW_THREADS
+ *   shared  none
+ *   needs   nothing
+ *   order   none */
+KERNEL(softcap_values, softcap_args, ROW_THREADS) {
+    const u64 i = (u64)BLOCK_X * ROW_THREADS + THREAD;
+    if (i < job.n) job.y[i] = job.cap * exactf_tanh(job.y[i] / job.cap);
+}
+
+/* x *= s[0]
+ *   grid    ceil(n / ROW_THREADS); block ROW_THREADS
+ *   shared  none
+ *   needs   nothing
+ *   order   none */
+KERNEL(scale_values, scale_args, ROW_THREADS) {
+    const u64 i = (u64)BLOCK_X * ROW_THREADS + THREAD;
+    if (i < job.n) job.x[i] = job.x[i] * job.s[0];
+}
+
+#endif

@@ -1,0 +1,333 @@
+/* What kernels are written in: the one file of device source that knows a vendor, an architecture or inline
+ * assembly.
+ *
+ * Three targets read the same text: CUDA (nvcc, NVRTC), HIP (clang, hipRTC) and plain C17 for the simulated
+ * card, where a thread of a block is a fibre (dev/simt.c). Kernels say
+ *
+ *     KERNEL(name, record, threads) { ... job.x ... }    one struct by value, at most `threads` a block
+ *     SHARED(type, name, n);                              first thing in a kernel, not inside a condition
+ *     THREAD, BLOCK_X, BLOCK_Y, BLOCK_Z                   blocks are one-dimensional, multiples of 64 threads
+ *     block_sync()                                        every thread of the block
+ *     lane_*                                              every thread of the wave (WAVE of them)
+ *
+ * Groups are never wider than 32 lanes, LANE = THREAD % 32: a wave of 64 is two of them, and the bits cannot
+ * depend on the width. Nothing is contracted or flushed: division, square root and fmaf round once. */
+#ifndef MICA_KERN_PRELUDE_CUH
+#define MICA_KERN_PRELUDE_CUH
+
+#if defined(MICA_SIMT) /* ---- the simulated card ---- */
+
+#include "base/exactf.h"
+#include "base/half.h"
+#include "base/num.h"
+#include "kern/simt_lane.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef int8_t i8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef int32_t i32;
+typedef uint64_t u64;
+
+#define KERNEL(name, record, threads)                                                                        \
+    static void name##_lane(const record job);                                                               \
+    static void name(const void *args) {                                                                     \
+        name##_lane(*(const record *)args);                                                                  \
+    }                                                                                                        \
+    enum { name##_args = sizeof(record), name##_threads = threads };                                         \
+    static void name##_lane(const record job)
+#define SHARED(type, name, n) type *const name = (type *)simt_shared(sizeof(type) * (n))
+#define THREAD (simt_me->thread)
+#define BLOCK_X (simt_me->block[0])
+#define BLOCK_Y (simt_me->block[1])
+#define BLOCK_Z (simt_me->block[2])
+#define UNROLL
+#define block_sync() simt_barrier(__LINE__)
+
+DEV float f32_rint(float x) {
+    return rintf(x);
+}
+DEV float f32_sqrt(float x) {
+    return sqrtf(x);
+}
+DEV i32 dot4(u32 a, u32 b, i32 c) {
+    for (u32 i = 0; i < 32; i += 8) c += (i32)(i8)(a >> i & 255) * (i32)(i8)(b >> i & 255);
+    return c;
+}
+/* 16 aligned bytes. */
+DEV void load_16(u32 o[4], const void *p) {
+    memcpy(o, p, 16);
+}
+
+/* A wave operation is one exchange: simt_wave gives what every lane brought, four words a lane. */
+DEV float lane_xor_f32(float v, u32 mask) {
+    return simt_wave(&v, 1, SIMT_XOR)[4 * (simt_me->lane ^ mask)];
+}
+DEV u32 lane_xor_u32(u32 v, u32 mask) {
+    return f32_bits(lane_xor_f32(bits_f32(v), mask));
+}
+DEV void lane_xor4_f32(float v[4], u32 mask) {
+    memcpy(v, simt_wave(v, 4, SIMT_XOR) + 4 * (simt_me->lane ^ mask), 16);
+}
+DEV float lane_get_f32(float v, u32 from) {
+    return simt_wave(&v, 1, SIMT_GET)[4 * ((simt_me->lane & ~31u) + from)];
+}
+DEV float lane_tree_f32(float v, u32 n) {
+    const float *s = simt_wave(&v, 1, SIMT_TREE) + 4 * (simt_me->lane & ~(n - 1));
+    float p[32];
+    for (u32 i = 0; i < n; i++) p[i] = s[4 * i];
+    for (u32 d = 1; d < n; d *= 2) {
+        for (u32 i = 0; i < n; i += 2 * d) p[i] = p[i] + p[i + d];
+    }
+    return p[0];
+}
+DEV float lane_max_f32(float v, u32 n) {
+    const float *s = simt_wave(&v, 1, SIMT_MAX) + 4 * (simt_me->lane & ~(n - 1));
+    for (u32 i = 0; i < n; i++) v = s[4 * i] > v ? s[4 * i] : v;
+    return v;
+}
+DEV i32 lane_sum_i32(i32 v, u32 n) {
+    float bits = bits_f32((u32)v);
+    const float *s = simt_wave(&bits, 1, SIMT_SUM) + 4 * (simt_me->lane & ~(n - 1));
+    u32 sum = 0;
+    for (u32 i = 0; i < n; i++) sum += f32_bits(s[4 * i]);
+    return (i32)sum;
+}
+
+#else /* ---- real cards ---- */
+
+#define MICA_DEVICE_SOURCE 1
+
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef int i32;
+typedef unsigned long long u64;
+// The names shared headers use; macros, because a run-time compiler may have them as types already.
+#define uint8_t u8
+#define int8_t i8
+#define uint16_t u16
+#define uint32_t u32
+#define int32_t i32
+#define uint64_t u64
+#define int64_t long long
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__) /* ---- CUDA ---- */
+
+#define DEV static __device__ __forceinline__
+#define TABLE static __device__ const
+#define KERNEL(name, record, threads)                                                                        \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ record job)
+#define SHARED(type, name, n) __shared__ type name[n]
+#define THREAD threadIdx.x
+#define BLOCK_X blockIdx.x
+#define BLOCK_Y blockIdx.y
+#define BLOCK_Z blockIdx.z
+#define UNROLL _Pragma("unroll")
+#define block_sync() __syncthreads()
+
+#define __builtin_fmaf(a, b, c) __fmaf_rn(a, b, c)
+#define __builtin_fma(a, b, c) __fma_rn(a, b, c)
+#define __builtin_inff() __int_as_float(0x7F800000)
+#define __builtin_nanf(s) __int_as_float(0x7FC00000)
+
+DEV float bits_f32(u32 u) {
+    return __uint_as_float(u);
+}
+DEV u32 f32_bits(float f) {
+    return __float_as_uint(f);
+}
+DEV double bits_f64(u64 u) {
+    return __longlong_as_double((long long)u);
+}
+DEV u64 f64_bits(double f) {
+    return (u64)__double_as_longlong(f);
+}
+DEV float f32_rint(float x) {
+    return rintf(x);
+}
+DEV float f32_sqrt(float x) {
+    return __fsqrt_rn(x);
+}
+DEV float f16_to_f32(u16 h) {
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+}
+DEV u16 f32_to_f16(float f) {
+    u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+}
+DEV i32 dot4(u32 a, u32 b, i32 c) {
+    return __dp4a((i32)a, (i32)b, c);
+}
+DEV u16 load_u16(const void *p) {
+    return *(const u16 *)p; // no format puts 16 bits on an odd address
+}
+/* Any address: the two words around it, the same one twice when it is aligned, so that nothing beyond the
+ * value's own words is read. */
+DEV u32 load_u32(const void *p) {
+    u64 at = (u64)p;
+    u32 low = *(const u32 *)(at & ~(u64)3), high = *(const u32 *)((at + 3) & ~(u64)3);
+    return __funnelshift_r(low, high, 8 * (u32)(at & 3));
+}
+DEV void load_16(u32 o[4], const void *p) {
+    uint4 v = *(const uint4 *)p;
+    o[0] = v.x;
+    o[1] = v.y;
+    o[2] = v.z;
+    o[3] = v.w;
+}
+DEV float lane_xor_f32(float v, u32 mask) {
+    return __shfl_xor_sync(0xFFFFFFFFu, v, (int)mask);
+}
+DEV u32 lane_xor_u32(u32 v, u32 mask) {
+    return __shfl_xor_sync(0xFFFFFFFFu, v, (int)mask);
+}
+DEV float lane_get_f32(float v, u32 from) {
+    return __shfl_sync(0xFFFFFFFFu, v, (int)from);
+}
+
+#else /* ---- HIP ---- */
+
+#ifndef __global__
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#endif
+#define DEV static __device__ inline __attribute__((always_inline))
+#define TABLE static __device__ const
+#define KERNEL(name, record, threads)                                                                        \
+    extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(64, threads)))                     \
+    name(const record job)
+#define SHARED(type, name, n) __shared__ type name[n]
+#define THREAD ((u32)__builtin_amdgcn_workitem_id_x())
+#define BLOCK_X ((u32)__builtin_amdgcn_workgroup_id_x())
+#define BLOCK_Y ((u32)__builtin_amdgcn_workgroup_id_y())
+#define BLOCK_Z ((u32)__builtin_amdgcn_workgroup_id_z())
+#define UNROLL _Pragma("unroll")
+
+DEV void block_sync() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+DEV float bits_f32(u32 u) {
+    return __builtin_bit_cast(float, u);
+}
+DEV u32 f32_bits(float f) {
+    return __builtin_bit_cast(u32, f);
+}
+DEV double bits_f64(u64 u) {
+    return __builtin_bit_cast(double, u);
+}
+DEV u64 f64_bits(double f) {
+    return __builtin_bit_cast(u64, f);
+}
+DEV float f32_rint(float x) {
+    return __builtin_rintf(x);
+}
+DEV float f32_sqrt(float x) {
+    return __builtin_sqrtf(x);
+}
+DEV float f16_to_f32(u16 h) {
+    return (float)__builtin_bit_cast(_Float16, h);
+}
+DEV u16 f32_to_f16(float f) {
+    return __builtin_bit_cast(u16, (_Float16)f);
+}
+DEV i32 dot4(u32 a, u32 b, i32 c) {
+#if defined(__GFX11__) || defined(__GFX12__)
+    return __builtin_amdgcn_sudot4(true, (i32)a, true, (i32)b, c, false);
+#else
+    return __builtin_amdgcn_sdot4((i32)a, (i32)b, c, false);
+#endif
+}
+/* These cards load words from any address. */
+typedef u16 any_u16 __attribute__((aligned(1), may_alias));
+typedef u32 any_u32 __attribute__((aligned(1), may_alias));
+typedef u32 quad_u32 __attribute__((ext_vector_type(4), may_alias));
+DEV u16 load_u16(const void *p) {
+    return *(const any_u16 *)p;
+}
+DEV u32 load_u32(const void *p) {
+    return *(const any_u32 *)p;
+}
+DEV void load_16(u32 o[4], const void *p) {
+    quad_u32 v = *(const quad_u32 *)p;
+    o[0] = v.x;
+    o[1] = v.y;
+    o[2] = v.z;
+    o[3] = v.w;
+}
+DEV u32 lane_of_wave() {
+#if WAVE == 64
+    return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+#else
+    return __builtin_amdgcn_mbcnt_lo(~0u, 0);
+#endif
+}
+DEV u32 lane_xor_u32(u32 v, u32 mask) {
+    return (u32)__builtin_amdgcn_ds_bpermute((i32)((lane_of_wave() ^ mask) << 2), (i32)v);
+}
+DEV float lane_xor_f32(float v, u32 mask) {
+    return bits_f32(lane_xor_u32(f32_bits(v), mask));
+}
+DEV float lane_get_f32(float v, u32 from) {
+    u32 at = (lane_of_wave() & ~31u) + from;
+    return bits_f32((u32)__builtin_amdgcn_ds_bpermute((i32)(at << 2), (i32)f32_bits(v)));
+}
+
+#endif
+
+DEV float bf16_to_f32(u16 h) {
+    return bits_f32((u32)h << 16);
+}
+DEV void lane_xor4_f32(float v[4], u32 mask) {
+    UNROLL
+    for (u32 i = 0; i < 4; i++) v[i] = lane_xor_f32(v[i], mask);
+}
+/* The tree of docs/ARITHMETIC.md over n neighbouring lanes, n a power of two: a sum of two does not depend on
+ * which comes first, so every lane has the result of the first. */
+DEV float lane_tree_f32(float v, u32 n) {
+    UNROLL
+    for (u32 d = 1; d < n; d *= 2) v = v + lane_xor_f32(v, d);
+    return v;
+}
+DEV float lane_max_f32(float v, u32 n) {
+    UNROLL
+    for (u32 d = 1; d < n; d *= 2) {
+        float o = lane_xor_f32(v, d);
+        v = o > v ? o : v;
+    }
+    return v;
+}
+DEV i32 lane_sum_i32(i32 v, u32 n) {
+    UNROLL
+    for (u32 d = 1; d < n; d *= 2) v += (i32)lane_xor_u32((u32)v, d);
+    return v;
+}
+
+#include "base/exactf.h"
+
+#endif
+
+#define LANE (THREAD % 32u)
+
+DEV float f32_fma(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
+DEV float f32_abs(float x) {
+    return bits_f32(f32_bits(x) & 0x7FFFFFFFu);
+}
+DEV u32 u32_min(u32 a, u32 b) {
+    return a < b ? a : b;
+}
+
+#endif
