@@ -1,7 +1,7 @@
 /* Inside the room: a graphics card as a device of the seam. Three parts meet here.
  *
  *     dev_gpu.c      memory, weights, scratch, graphs, the not-finite check; gpu_launch
- *     gpu_ops*.c     one function an operation: the kernel's own argument record, its grid and block, gpu_launch
+ *     gpu_ops*.c     one function an operation: the kernel's record, its grid and block, gpu_launch
  *     gpu_drv.h      the driver below (hip, cuda, sim): bytes, streams, modules
  *
  *     mica_status gpu_op_scale(dev *d, const scale_args *a, mica_error *err) {
@@ -60,8 +60,8 @@ struct gpu {
     dev_limits limits;
     void *scratch;        // device, gpu_scratch_bytes of it: belongs to whichever operation runs
     size_t scratch_bytes;
-    /* device, [1]: 0, or the GPU_BAD_* of a value that was not finite. A kernel that sees one writes it when it
-     * is still 0 (any of several may win). dev_sync reads and clears it. */
+    /* device, [1]: 0, or the GPU_BAD_* of a value that was not finite. A kernel that sees one writes it when
+     * it is still 0 (any of several may win). dev_sync reads and clears it. */
     uint32_t *bad;
     /* No row of the running step sees more than this many positions: a power of two, at least KV_PAGE. Fixed
      * while a graph is captured and replayed, so grids may depend on it; positions themselves are read from

@@ -308,15 +308,13 @@ bool simt_run_kernel(uint32_t wave, const simt_kernel *k, const simt_call *c, ch
     p->wave = wave;
     p->shared_over = false;
     p->shared_used = SIMT_SHARED_MAX; // the first block's fill is whole
-    for (uint32_t z = 0; z < c->grid[2]; z++) {
-        for (uint32_t y = 0; y < c->grid[1]; y++) {
-            for (uint32_t x = 0; x < c->grid[0]; x++) {
-                const uint32_t at[3] = {x, y, z};
-                if (block_run(p, at, why, n_why)) continue;
-                stacks_forget(p);
-                return false;
-            }
-        }
+    uint64_t n_block = (uint64_t)c->grid[0] * c->grid[1] * c->grid[2];
+    for (uint64_t i = 0; i < n_block; i++) {
+        const uint32_t at[3] = {(uint32_t)(i % c->grid[0]), (uint32_t)(i / c->grid[0] % c->grid[1]),
+                                (uint32_t)(i / c->grid[0] / c->grid[1])};
+        if (block_run(p, at, why, n_why)) continue;
+        stacks_forget(p);
+        return false;
     }
     return true;
 }

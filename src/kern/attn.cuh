@@ -100,23 +100,27 @@ DEV u32 attn_position(const attn_span *s, u32 j) {
 }
 
 DEV void attn_load_query(const attn_args *a, const attn_place *p, const attn_room *s) {
-    for (u32 h = 0; h < p->n_head; h++) {
-        const float *q = a->q + (u64)p->row * a->ld_q + (u64)(p->head0 + h) * a->head_ld_q;
+    for (u32 h = 0; h < ATTN_HEADS; h++) { // heads beyond the last are it again, and nobody looks
+        const u32 ih = p->head0 + u32_min(h, p->n_head - 1);
+        const float *q = a->q + (u64)p->row * a->ld_q + (u64)ih * a->head_ld_q;
         for (u32 i = THREAD; i < a->d_k; i += ATTN_THREADS) s->q[h * a->d_k + i] = q[i];
     }
 }
 
+/* One value of a key into the partial sums of each head. */
+DEV void attn_dot_add(float part[ATTN_HEADS][8], u32 to, const float *q, u32 ld_q, float k) {
+    UNROLL
+    for (u32 h = 0; h < ATTN_HEADS; h++) part[h][to] = f32_fma(q[h * ld_q], k, part[h][to]);
+}
+
 /* The eight partial sums of one lane for each head. */
-DEV void attn_dot(float part[ATTN_HEADS][8], const attn_args *a, const attn_room *s, u64 vec, u32 n_head) {
+DEV void attn_dot(float part[ATTN_HEADS][8], const attn_args *a, const attn_room *s, u64 vec) {
     for (u32 i0 = 8 * (LANE % ATTN_KEY_LANES); i0 < a->d_k; i0 += 32) {
         UNROLL
         for (u32 i = 0; i < 8; i++) {
             if (i0 + i >= a->d_k) continue;
             const float k = cache_load(a->kv.k, a->kv.type, vec * a->d_k + i0 + i);
-            UNROLL
-            for (u32 h = 0; h < ATTN_HEADS; h++) {
-                if (h < n_head) part[h][i] = f32_fma(s->q[h * a->d_k + i0 + i], k, part[h][i]);
-            }
+            attn_dot_add(part, i, s->q + i0 + i, a->d_k, k);
         }
     }
 }
@@ -131,7 +135,7 @@ DEV void attn_scores(const attn_args *a, const attn_place *p, const attn_span *s
         float part[ATTN_HEADS][8], dot[4];
         UNROLL
         for (u32 i = 0; i < ATTN_HEADS * 8; i++) part[i / 8][i % 8] = 0.0f;
-        if (on) attn_dot(part, a, s, vec, p->n_head);
+        if (on) attn_dot(part, a, s, vec);
         UNROLL
         for (u32 h = 0; h < ATTN_HEADS; h++) {
             const float *t = part[h];
