@@ -21,7 +21,7 @@ static void conv_inputs(const float **u, const conv_args *a, const row_run *run,
     const float *ring = a->ring + (uint64_t)(uint32_t)run->seq * a->ld_seq;
     int32_t first = a->rows[run->row0].pos, pos = a->rows[r].pos;
     for (uint32_t j = 0; j < a->n_tap; j++) {
-        int32_t p = pos - (int32_t)(a->n_tap - 1 - j);
+        int32_t p = pos - (int32_t)((a->n_tap - 1 - j) * a->step);
         if (p < 0)
             u[j] = NULL;
         else if (p >= first)
@@ -52,8 +52,9 @@ static void conv_unit(cpu_dev *d, cpu_scratch *s, const void *job, uint32_t iu) 
 }
 
 mica_status cpu_conv(dev *d, const conv_args *a, mica_error *err) {
-    if (a->n_tap > CONV_TAPS_MAX)
-        return fail(err, MICA_E_UNSUPPORTED, "convolution: %u taps: at most %d", a->n_tap, CONV_TAPS_MAX);
+    if ((a->n_tap - 1) * a->step + WINDOW_MAX > CONV_RING + 1)
+        return fail(err, MICA_E_UNSUPPORTED, "convolution: %u taps %u positions apart: reaches back too far",
+                    a->n_tap, a->step);
     uint32_t n_unit = (a->n_col + CONV_CHANNELS - 1) / CONV_CHANNELS;
     bool alone = (uint64_t)a->n_row * a->n_col <= 2048;
     cpu_run((cpu_dev *)d, a, &(cpu_phase){conv_unit, n_unit}, 1, alone);

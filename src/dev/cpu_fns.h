@@ -111,6 +111,16 @@ typedef struct cpu_fns {
     /* s: [d_k, DELTA_COLS], columns of a state side by side. S = S g + k delta^T; n_row rows of the rule. */
     void (*delta_advance)(float *s, const float *k, float g, const float *delta, uint32_t d_k);
     void (*delta_rows)(float *s, const delta_row *rows, uint32_t n_row, uint32_t d_k, delta_span g);
+
+    void (*silu)(float *h, const float *x, float div, uint32_t n);      // h = silu(x / div)
+    void (*add2)(float *x, const float *a, const float *b, uint32_t n); // x += a + b
+    float (*dot64)(const float *x, const float *y, uint32_t n);         // rule 8's sum of products
+    /* y = sum of sigmoid(gate) * xn over streams that stand ld apart, over n_stream; n columns. */
+    void (*hyper_read)(float *y, const float *xn, const float *gate, uint32_t ld, uint32_t n_stream,
+                       uint32_t n);
+    /* Scores (rule 14) of n blocks whose keys [n, d] lie side by side; q: [n_head, d]. */
+    void (*index_scores)(float *score, const float *q, const float *keys, uint32_t n, uint32_t n_head,
+                         uint32_t d);
 } cpu_fns;
 
 extern const cpu_fns cpu_fns_scalar;

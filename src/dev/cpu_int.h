@@ -53,6 +53,13 @@ typedef struct expert_room {
     expert_lease leases[CPU_LEASES_MAX];
 } expert_room;
 
+/* The best blocks of each part of a row, while they are looked for. */
+typedef struct index_room {
+    uint64_t *best;  // [n_heap, limits.n_index_keep]
+    uint32_t *n;     // [n_heap]
+    uint32_t n_heap; // rows of a batch, or the units that few rows are cut into
+} index_room;
+
 typedef struct cpu_dev cpu_dev;
 typedef void cpu_unit_fn(cpu_dev *c, cpu_scratch *s, const void *job, uint32_t iu);
 
@@ -81,6 +88,7 @@ struct cpu_dev {
     size_t n_part;
     float *run_m, *run_l; // [limits.n_row * limits.n_head]
     expert_room room;
+    index_room index;
     _Atomic(const char *) not_finite; // where the last bad value of a step was seen, NULL: none
     const void *job;                  // of the cpu_run under way
     const cpu_phase *phases;
@@ -98,11 +106,20 @@ static inline void cpu_range(uint32_t *begin, uint32_t *end, uint32_t n, uint32_
     *end = (uint32_t)((uint64_t)n * (iu + 1) / n_unit);
 }
 
+/* What unit [b, e) of a batch's rows has of a run; false: nothing. */
+static inline bool cpu_run_rows(uint32_t *first, uint32_t *last, const row_run *run, uint32_t b, uint32_t e) {
+    *first = run->row0 > b ? run->row0 : b;
+    *last = run->row0 + run->n_row < e ? run->row0 + run->n_row : e;
+    return *first < *last;
+}
+
 /* Rows [row, row + n_row) and columns [col, col + n_col) of activations; col is a multiple of 32. */
 typedef struct act_part {
     uint32_t row, n_row, col, n_col;
 } act_part;
 
+/* Remembers that a value of the step was not finite. Any thread. */
+void cpu_not_finite(cpu_dev *c, const char *what);
 /* Quantises a part. A value that is not finite is remembered as `what`. */
 void cpu_quantise(cpu_dev *c, const quant_act *a, act_part part, const char *what);
 
@@ -123,5 +140,15 @@ mica_status cpu_attn(dev *d, const attn_args *a, mica_error *err);
 mica_status cpu_conv(dev *d, const conv_args *a, mica_error *err);
 mica_status cpu_delta(dev *d, const delta_args *a, mica_error *err);
 mica_status cpu_experts(dev *d, const experts_args *a, mica_error *err);
+mica_status cpu_group_norm(dev *d, const group_norm_args *a, mica_error *err);
+mica_status cpu_silu(dev *d, const silu_args *a, mica_error *err);
+mica_status cpu_spread(dev *d, const spread_args *a, mica_error *err);
+mica_status cpu_hyper_read(dev *d, const hyper_read_args *a, mica_error *err);
+mica_status cpu_hyper_write(dev *d, const hyper_write_args *a, mica_error *err);
+mica_status cpu_add(dev *d, const add_args *a, mica_error *err);
+mica_status cpu_index_keys(dev *d, const index_keys_args *a, mica_error *err);
+mica_status cpu_index_select(dev *d, const index_select_args *a, mica_error *err);
+mica_status cpu_ngram(dev *d, const ngram_args *a, mica_error *err);
+mica_status cpu_ngram_gate(dev *d, const ngram_gate_args *a, mica_error *err);
 
 #endif

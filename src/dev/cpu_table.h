@@ -4,6 +4,7 @@
 
 #include "dev/cpu_attn_kern.h"
 #include "dev/cpu_delta_kern.h"
+#include "dev/cpu_hyper_kern.h"
 #include "dev/cpu_row.h"
 
 #define CPU_TABLE                                                                                            \
@@ -13,7 +14,8 @@
         .glu = row_glu, .softcap = row_softcap, .router = row_router, .attn_begin = attn_begin,              \
         .attn_block = attn_block_any, .attn_join = attn_join, .attn_end = attn_end, .conv_taps = conv_taps,  \
         .conv_row = conv_row, .l2 = row_l2, .gate = row_gate, .delta_advance = delta_advance,                \
-        .delta_rows = delta_rows,                                                                            \
+        .delta_rows = delta_rows, .silu = row_silu, .add2 = row_add2, .dot64 = row_dot64,                    \
+        .hyper_read = hyper_read, .index_scores = index_scores,                                              \
     }
 
 #endif

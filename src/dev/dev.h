@@ -47,6 +47,7 @@ typedef struct dev_limits {
     uint32_t n_out;          // outputs of any product
     uint32_t n_head, d_head; // query heads; the largest of any d_k and d_v, recurrent ones included
     uint32_t n_expert, n_expert_used, n_embd, n_ff_expert; // 0 without experts
+    uint32_t n_index_keep; // blocks that attention with an index keeps, 0: none has one
 } dev_limits;
 
 typedef struct dev_config {
@@ -88,6 +89,16 @@ typedef struct dev_ops {
     mica_status (*delta)(dev *d, const delta_args *a, mica_error *err);
     mica_status (*gate_norm)(dev *d, const gate_norm_args *a, mica_error *err);
     mica_status (*gated_add)(dev *d, const gated_add_args *a, mica_error *err);
+    mica_status (*group_norm)(dev *d, const group_norm_args *a, mica_error *err);
+    mica_status (*silu)(dev *d, const silu_args *a, mica_error *err);
+    mica_status (*spread)(dev *d, const spread_args *a, mica_error *err);
+    mica_status (*hyper_read)(dev *d, const hyper_read_args *a, mica_error *err);
+    mica_status (*hyper_write)(dev *d, const hyper_write_args *a, mica_error *err);
+    mica_status (*index_keys)(dev *d, const index_keys_args *a, mica_error *err);
+    mica_status (*index_select)(dev *d, const index_select_args *a, mica_error *err);
+    mica_status (*ngram)(dev *d, const ngram_args *a, mica_error *err);
+    mica_status (*ngram_gate)(dev *d, const ngram_gate_args *a, mica_error *err);
+    mica_status (*add)(dev *d, const add_args *a, mica_error *err);
     mica_status (*softcap)(dev *d, const softcap_args *a, mica_error *err);
     mica_status (*scale)(dev *d, const scale_args *a, mica_error *err);
 } dev_ops;
@@ -119,6 +130,16 @@ DEV_CALL(conv)
 DEV_CALL(delta)
 DEV_CALL(gate_norm)
 DEV_CALL(gated_add)
+DEV_CALL(group_norm)
+DEV_CALL(silu)
+DEV_CALL(spread)
+DEV_CALL(hyper_read)
+DEV_CALL(hyper_write)
+DEV_CALL(index_keys)
+DEV_CALL(index_select)
+DEV_CALL(ngram)
+DEV_CALL(ngram_gate)
+DEV_CALL(add)
 DEV_CALL(softcap)
 DEV_CALL(scale)
 #undef DEV_CALL

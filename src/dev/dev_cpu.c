@@ -5,6 +5,9 @@
  *     cpu_attn.c     attention
  *     cpu_experts.c  mixtures of experts
  *     cpu_delta.c    recurrent mixers
+ *     cpu_hyper.c    residual streams
+ *     cpu_index.c    which positions attention reads
+ *     cpu_ngram.c    n-gram rows
  *     cpu_fns.h      the kernels of one row or tile, one table an instruction set
  *
  * Equality costs nothing here: rows are independent, and where one row is shared among threads (the outputs
@@ -73,7 +76,7 @@ static const void *rows_of(const void *job, uint32_t iu, uint32_t *b, uint32_t *
     return j->a;
 }
 
-static void not_finite(cpu_dev *c, const char *what) {
+void cpu_not_finite(cpu_dev *c, const char *what) {
     atomic_store_explicit(&c->not_finite, what, memory_order_relaxed);
 }
 
@@ -84,7 +87,7 @@ void cpu_quantise(cpu_dev *c, const quant_act *a, act_part p, const char *what) 
                    .s = a->s + p.col / 32,
                    .s16 = a->s16 + p.col / 16,
                    .ld = a->ld};
-    if (!c->q->act_rows(&v, p.row, p.n_row, p.n_col)) not_finite(c, what);
+    if (!c->q->act_rows(&v, p.row, p.n_row, p.n_col)) cpu_not_finite(c, what);
 }
 
 /* ---- operations over rows --------------------------------------------------------------------- */
@@ -234,8 +237,8 @@ static void rope_kv_unit(cpu_dev *c, cpu_scratch *s, const void *job, uint32_t i
     uint32_t b, e;
     const rope_kv_args *a = rows_of(job, iu, &b, &e);
     for (uint32_t ir = b; ir < e; ir++) {
-        if (!rope_queries(c, a, ir)) not_finite(c, "query");
-        if (a->k && !rope_cache(c, a, ir)) not_finite(c, "key or value");
+        if (!rope_queries(c, a, ir)) cpu_not_finite(c, "query");
+        if (a->k && !rope_cache(c, a, ir)) cpu_not_finite(c, "key or value");
     }
 }
 
@@ -252,7 +255,7 @@ static void router_unit(cpu_dev *c, cpu_scratch *s, const void *job, uint32_t iu
     for (size_t ir = b; ir < e; ir++) {
         bool ok = c->f->router(a->ids + ir * a->n_used, a->weights + ir * a->n_used,
                                a->logits + ir * a->n_expert, a, s->row);
-        if (!ok) not_finite(c, "router");
+        if (!ok) cpu_not_finite(c, "router");
     }
 }
 
@@ -398,6 +401,16 @@ static const dev_ops g_cpu_ops = {
     .delta = cpu_delta,
     .gate_norm = cpu_gate_norm,
     .gated_add = cpu_gated_add,
+    .group_norm = cpu_group_norm,
+    .silu = cpu_silu,
+    .spread = cpu_spread,
+    .hyper_read = cpu_hyper_read,
+    .hyper_write = cpu_hyper_write,
+    .add = cpu_add,
+    .index_keys = cpu_index_keys,
+    .index_select = cpu_index_select,
+    .ngram = cpu_ngram,
+    .ngram_gate = cpu_ngram_gate,
 };
 
 /* Scratch is laid out twice by the same text: once over no memory to learn its size, once over the block. */
@@ -455,6 +468,13 @@ static void lay_experts(layout *l, expert_room *r, const dev_limits *m) {
     TAKE(l, r->out, n_pair * m->n_embd);
 }
 
+static void lay_index(layout *l, index_room *r, const cpu_dev *c) {
+    uint32_t few = CPU_UNITS * c->n_thread;
+    r->n_heap = c->limits.n_row > few ? c->limits.n_row : few;
+    TAKE(l, r->best, (size_t)r->n_heap * c->limits.n_index_keep);
+    TAKE(l, r->n, r->n_heap);
+}
+
 static void lay_all(layout *l, cpu_dev *c) {
     const dev_limits *m = &c->limits;
     TAKE(l, c->scratch, c->n_thread);
@@ -465,6 +485,7 @@ static void lay_all(layout *l, cpu_dev *c) {
     TAKE(l, c->run_l, (size_t)m->n_row * m->n_head);
     TAKE(l, c->part, c->n_part);
     lay_experts(l, &c->room, m);
+    lay_index(l, &c->index, c);
 }
 
 static const cpu_fns *fns_get(cpu_isa isa) {

@@ -30,6 +30,17 @@ static inline size_t kv_at(int32_t page, uint32_t n_head_kv, uint32_t head, uint
     return (((size_t)(uint32_t)page * n_head_kv + head) * KV_PAGE + in_page) * d;
 }
 
+/* Index of the key of a block of `ratio` positions among the blocks of kv_layer.index. */
+static inline size_t index_at(const kv_pages *t, int32_t seq, uint32_t block, uint32_t ratio) {
+    uint32_t n = KV_PAGE / ratio, slot = block / n % t->n_slot;
+    return (size_t)(uint32_t)t->table[(size_t)(uint32_t)seq * t->n_slot + slot] * n + block % n;
+}
+
+/* Rows up to this position have no more blocks than are kept. */
+static inline bool index_sees_all(const index_select_args *a, int32_t pos) {
+    return (uint32_t)pos + 1 <= (a->n_keep + 1) * a->ratio - 1;
+}
+
 static inline size_t weight_row_bytes(const weight_ref *w) {
     return (size_t)gguf_row_bytes(gguf_type_get(w->type), w->n_col);
 }

@@ -2,7 +2,8 @@
  * docs/ARITHMETIC.md.
  *
  * Every other device must give these bits. So nothing here is tiled, blocked or clever; where a rule of that
- * page and this file disagree, one of them is a bug. Attention is in ref_attn.c, products are
+ * page and this file disagree, one of them is a bug. Attention is in ref_attn.c and
+ * ref_index.c, streams in ref_hyper.c, recurrence in ref_delta.c, n-gram rows in ref_ngram.c; products are
  * quant_ops_get(CPU_SCALAR). */
 #include "dev/dev_ref.h"
 
@@ -241,6 +242,16 @@ static const dev_ops g_ref_ops = {
     .delta = ref_delta,
     .gate_norm = ref_gate_norm,
     .gated_add = ref_gated_add,
+    .group_norm = ref_group_norm,
+    .silu = ref_silu,
+    .spread = ref_spread,
+    .hyper_read = ref_hyper_read,
+    .hyper_write = ref_hyper_write,
+    .add = ref_add,
+    .index_keys = ref_index_keys,
+    .index_select = ref_index_select,
+    .ngram = ref_ngram,
+    .ngram_gate = ref_ngram_gate,
     .softcap = ref_softcap,
     .scale = ref_scale,
 };
@@ -253,7 +264,8 @@ mica_status dev_ref_open(dev **out, const dev_config *cfg, mica_error *err) {
     uint32_t ld = (m->n_ff_expert + 255u) & ~255u;
     size_t n_wide = m->n_out > m->n_col ? m->n_out : m->n_col;
     size_t n_float = n_wide + 2 * (size_t)m->n_ff_expert + 2 * (size_t)m->n_embd + 2 * (size_t)m->d_head +
-                     KV_PAGE + (size_t)m->d_head * m->d_head /* a copy of one head's recurrent state */;
+                     KV_PAGE + 2 * (size_t)m->n_index_keep +
+                     (size_t)m->d_head * m->d_head /* a copy of one head's recurrent state */;
     size_t n_act = (size_t)ld * (sizeof(float) + 1) + ld / 32 * 2 * sizeof(float) + ld / 16 * sizeof(float);
     size_t n_panel = quant_prompt_scratch_bytes(m->n_col);
     n_float = (n_float + 15) & ~(size_t)15;

@@ -22,6 +22,17 @@ void ref_product(ref_dev *r, float *y, const weight_ref *w, const quant_act *a, 
 mica_status ref_rope_kv(dev *d, const rope_kv_args *a, mica_error *err);
 mica_status ref_attn(dev *d, const attn_args *a, mica_error *err);
 
+mica_status ref_group_norm(dev *d, const group_norm_args *a, mica_error *err);
+mica_status ref_silu(dev *d, const silu_args *a, mica_error *err);
+mica_status ref_spread(dev *d, const spread_args *a, mica_error *err);
+mica_status ref_hyper_read(dev *d, const hyper_read_args *a, mica_error *err);
+mica_status ref_hyper_write(dev *d, const hyper_write_args *a, mica_error *err);
+mica_status ref_add(dev *d, const add_args *a, mica_error *err);
+mica_status ref_index_keys(dev *d, const index_keys_args *a, mica_error *err);
+mica_status ref_index_select(dev *d, const index_select_args *a, mica_error *err);
+mica_status ref_ngram(dev *d, const ngram_args *a, mica_error *err);
+mica_status ref_ngram_gate(dev *d, const ngram_gate_args *a, mica_error *err);
+
 mica_status ref_conv(dev *d, const conv_args *a, mica_error *err);
 mica_status ref_delta(dev *d, const delta_args *a, mica_error *err);
 mica_status ref_gate_norm(dev *d, const gate_norm_args *a, mica_error *err);

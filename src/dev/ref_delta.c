@@ -18,7 +18,7 @@ static void conv_row(const conv_args *a, const row_run *run, uint32_t r) {
     for (uint32_t c = 0; c < a->n_col; c++) {
         float y = 0.0f;
         for (uint32_t j = 0; j < a->n_tap; j++) {
-            int32_t p = a->rows[r].pos - (int32_t)(a->n_tap - 1 - j);
+            int32_t p = a->rows[r].pos - (int32_t)((a->n_tap - 1 - j) * a->step);
             y = fmaf(a->w[(size_t)c * a->n_tap + j], conv_input(a, run, p, c), y);
         }
         a->y[(size_t)r * a->n_col + c] = exactf_silu(y);

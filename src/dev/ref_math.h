@@ -35,4 +35,10 @@ static inline float ref_dot(const float *q, const float *k, uint32_t n) {
     return ref_tree(p, 32);
 }
 
+/* Rule 15: sqrt(max(|z|, 1e-6)) with the sign of z, 0 for 0. */
+static inline float signed_root(float z) {
+    float q = fabsf(z) > 1e-6f ? sqrtf(fabsf(z)) : sqrtf(1e-6f);
+    return z > 0.0f ? q : z < 0.0f ? -q : 0.0f;
+}
+
 #endif

@@ -117,6 +117,7 @@ typedef struct kv_layer {
     void *v;        // [n_page, n_head_kv, KV_PAGE, d_v]
     float *k_scale; // [n_page, n_head_kv, KV_PAGE], KV_I8 only
     float *v_scale;
+    float *index; // [n_page, KV_PAGE / ratio, d_index] keys of blocks (rule 14), or NULL
     kv_type type;
 } kv_layer;
 
@@ -204,9 +205,9 @@ typedef struct experts_args {
 
 enum { CONV_RING = 16 }; // positions of inputs kept: the kernel's reach plus a window, a power of two
 
-/* y[t] = silu(sum over j of w[j] * u[t - (n_tap - 1) + j]) per channel (rule 7); u before position 0 is 0.
- * The ring holds the inputs of the last CONV_RING positions, position p in slot p % CONV_RING: going back
- * needs no copy. */
+/* y[t] = silu(sum over j of w[j] * u[t - (n_tap - 1 - j) * step]) per channel (rule 7); u before position 0
+ * is 0. The ring holds the inputs of the last CONV_RING positions, position p in slot p % CONV_RING: going
+ * back needs no copy. (n_tap - 1) * step + WINDOW_MAX - 1 <= CONV_RING. */
 typedef struct conv_args {
     float *y;        // [n_row, n_col] f32, overwritten; may not be u
     const float *u;  // [n_row, n_col]
@@ -216,6 +217,7 @@ typedef struct conv_args {
     const row_run *runs;
     const row_info *rows;
     uint32_t n_run, n_row, n_col, n_tap;
+    uint32_t step; // positions from tap to tap, >= 1
 } conv_args;
 
 /* The gated delta rule (rule 7). Row layout of qkv: q [n_k, d_k], k [n_k, d_k], v [n_v, d_v]; value head h
@@ -261,6 +263,116 @@ typedef struct gated_add_args {
     const float *g; // [n_row]
     uint32_t n_row, n_col;
 } gated_add_args;
+
+/* y = RMS(x) * w for each of n_group groups of n_col values, every group with its own weights (rule 8). */
+typedef struct group_norm_args {
+    quant_act y;           // [n_row, n_group * n_col]; group g of a row at g * ld_group
+    const float *x;        // [.., ld_x] f32
+    const float *w;        // [n_group, n_col]
+    const int32_t *row_of; // [n_row] which row of x feeds row r, or NULL: row r
+    uint32_t ld_x, ld_group, n_row, n_group, n_col;
+    float eps;
+    uint32_t want_q; // with ld_group = n_col only
+} group_norm_args;
+
+/* h = silu(x / div) */
+typedef struct silu_args {
+    quant_act h;    // [n_row, n_col], quantised when want_q
+    const float *x; // [n_row, n_col]
+    uint32_t n_row, n_col;
+    float div;
+    uint32_t want_q;
+} silu_args;
+
+/* Every group of row r of x is row row_of[r] of y. */
+typedef struct spread_args {
+    float *x;              // [n_row, n_group], groups ld_x apart
+    const float *y;        // [.., ld_y]
+    const int32_t *row_of; // [n_row], or NULL: row r
+    uint32_t ld_x, ld_y, n_row, n_group, n_col;
+} spread_args;
+
+/* m = sum over streams of sigmoid(gate) * xn, over n_stream (rule 13). */
+typedef struct hyper_read_args {
+    quant_act m;       // [n_row, n_col], quantised when want_q
+    const float *xn;   // [n_row, ld_xn]: n_stream streams of n_col
+    const float *gate; // [n_row, n_stream * n_col]
+    uint32_t ld_xn, n_row, n_stream, n_col;
+    uint32_t want_q;
+} hyper_read_args;
+
+/* Stream s of x += 2 sigmoid(inject[s] / n_stream) * y (rule 13). */
+typedef struct hyper_write_args {
+    float *x;            // [n_row, n_stream, n_col]
+    const float *y;      // [n_row, n_col]
+    const float *inject; // [n_row, n_stream]
+    uint32_t n_row, n_stream, n_col;
+} hyper_write_args;
+
+enum { INDEX_RATIO_MAX = 8 }; // positions of a block: what the ring below keeps beside a window
+
+/* Keys of the blocks that rows complete (rule 14). The ring holds the index keys of the last CONV_RING
+ * positions as conv_args does, so going back needs no copy; a block that was taken back is written again. */
+typedef struct index_keys_args {
+    float *index;           // kv_layer.index
+    const float *k;         // [n_row, d]
+    const float *w;         // [d] norm of a block's mean
+    float *ring;            // sequence q at q * ld_seq: [CONV_RING, d]
+    uint64_t ld_seq;        // floats
+    const double *inv_freq; // [n_rot / 2], from model/rope.c
+    kv_pages pages;
+    const row_run *runs;
+    const row_info *rows;
+    uint32_t n_run, n_row, d, n_rot;
+    uint32_t ratio; // positions of a block: a power of two, <= INDEX_RATIO_MAX
+    float eps, mscale;
+} index_keys_args;
+
+/* The positions that each row's attention reads (rule 14): attn_args.sel. */
+typedef struct index_select_args {
+    int32_t *sel;       // [n_row, ld_sel] a count, then positions, ascending; count -1: all
+    const float *q;     // [n_row, n_head, d] normed and rotated
+    const float *index; // kv_layer.index
+    kv_pages pages;
+    const row_info *rows;
+    uint32_t ld_sel, n_row, n_head, d, ratio;
+    uint32_t n_keep; // blocks kept: budget / ratio; ld_sel > (n_keep + 1) * ratio - 1
+} index_select_args;
+
+enum { NGRAM_MAX = 8 }; // tokens of an n-gram: the ring of ids reaches back one less
+
+/* e = rows of a table that the last n_gram tokens name, side by side (rule 15). The table stays where the
+ * file is mapped: a row of a batch reads n_head rows of it. */
+typedef struct ngram_args {
+    quant_act e;           // [n_row, n_head * table.n_col], quantised when want_q
+    weight_ref table;      // host memory
+    const uint64_t *mult;  // [n_gram]
+    const uint64_t *n_of;  // [n_head] rows of a head
+    const uint64_t *first; // [n_head] its first row
+    int32_t *ring;         // sequence q at q * ld_seq: [CONV_RING] ids, position p in slot p % CONV_RING
+    uint64_t ld_seq;       // in int32_t
+    const row_run *runs;
+    const row_info *rows;
+    uint32_t n_run, n_row, n_gram;
+    uint32_t n_head; // of all n-grams: a multiple of n_gram - 1
+    int32_t end;     // the id that stands where there is no token
+    uint32_t want_q;
+} ngram_args;
+
+/* gv = sigmoid(a signed root of key . query / sqrt(n_col)) * v for each stream (rule 15). */
+typedef struct ngram_gate_args {
+    float *gv;                // [n_row, n_stream, n_col] overwritten
+    const float *key, *query; // [n_row, ld], streams side by side
+    const float *v;           // [n_row, n_col]
+    uint32_t ld, n_row, n_stream, n_col;
+} ngram_gate_args;
+
+/* x += a + b */
+typedef struct add_args {
+    float *x;           // [n]
+    const float *a, *b; // [n]
+    uint64_t n;
+} add_args;
 
 /* y = cap * tanh(y / cap), in place. */
 typedef struct softcap_args {

@@ -76,6 +76,20 @@ mica_status model_key_layers(const model *m, const char *name, uint32_t max, uin
     return MICA_OK;
 }
 
+mica_status model_key_u64s(const model *m, const char *name, uint32_t n, uint64_t *out, mica_error *err) {
+    char key[96];
+    const gguf_value *v;
+    TRY(gguf_need_array(m->file, key_of(m, name, key), GGUF_OF_INT, GGUF_ANY_COUNT, &v, err));
+    if (gguf_value_count(v) < n)
+        return fail(err, MICA_E_FORMAT, "%s: key %s: %llu values, expected %u", gguf_name(m->file), key,
+                    (unsigned long long)gguf_value_count(v), n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!gguf_value_at_u64(v, i, &out[i]))
+            return fail(err, MICA_E_FORMAT, "%s: key %s: item %u: negative", gguf_name(m->file), key, i);
+    }
+    return MICA_OK;
+}
+
 mica_status model_keys_common(model *m, uint32_t *n_block, mica_error *err) {
     model_shape *s = &m->shape;
     TRY(model_key_u32(m, "block_count", 1, MODEL_LAYER_MAX, n_block, err));
@@ -230,6 +244,25 @@ mica_status model_matrix(model *m, weight_ref *w, tensor_want want, mica_error *
     if (want.n_row > l->n_out) l->n_out = want.n_row;
     if (m->d) TRY(dev_bind(m->d, &w->w, t->data, t->size_bytes, err));
     return companions(m, w, full, 1, err);
+}
+
+mica_status model_table(model *m, weight_ref *w, tensor_want want, uint32_t n_read, mica_error *err) {
+    char full[128];
+    name_of(full, want.layer, want.name);
+    *w = (weight_ref){.n_row = want.n_row, .n_col = want.n_col};
+    const gguf_tensor *t = take(m, full);
+    if (!t) return missing(m, full, err);
+    if (t->shape[0] != 1 || t->shape[1] != 1 || t->shape[2] < want.n_row || t->shape[3] != want.n_col)
+        return fail(err, MICA_E_FORMAT, "%s: tensor %s: %llu rows of %llu, expected at least %u of %u",
+                    gguf_name(m->file), full, (unsigned long long)t->shape[2],
+                    (unsigned long long)t->shape[3], want.n_row, want.n_col);
+    TRY(check_weight_type(m, t, err));
+    w->type = t->type;
+    w->w = t->data;
+    m->table = t;
+    m->n_table_row = n_read;
+    if (m->d) gguf_advise(m->file, t->data, t->size_bytes, GGUF_ADVISE_RANDOM);
+    return MICA_OK;
 }
 
 mica_status model_vector(model *m, const float **v, tensor_want want, mica_error *err) {

@@ -147,7 +147,7 @@ static mica_status read_sharing(model *m, mica_error *err) {
         kv_group g = l->window ? KV_GROUP_WINDOW : KV_GROUP_FULL;
         l->kv_layer = il;
         if (il < s->n_layer - n_shared) {
-            s->kv[il] = (kv_spec){l->n_head_kv, l->d_head, l->d_head, g};
+            s->kv[il] = (kv_spec){.n_head_kv = l->n_head_kv, .d_k = l->d_head, .d_v = l->d_head, .group = g};
             source[g] = il;
             continue;
         }

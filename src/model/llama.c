@@ -73,7 +73,7 @@ static mica_status llama_shape(model *m, mica_error *err) {
                     gguf_name(m->file), n->n_head, n->n_head_kv, n->d_head, d_v);
     if (n->attn_scale == 0.0f) n->attn_scale = 1.0f / sqrtf((float)n->d_head);
     for (uint32_t i = 0; i < n_block; i++)
-        s->kv[i] = (kv_spec){n->n_head_kv, n->d_head, n->d_head, KV_GROUP_FULL};
+        s->kv[i] = (kv_spec){.n_head_kv = n->n_head_kv, .d_k = n->d_head, .d_v = n->d_head};
     s->limits.n_head = n->n_head;
     s->limits.d_head = n->d_head;
     n->layers = mem_calloc(n_block, sizeof *n->layers);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const model_family *const g_families[] = {&model_family_llama, &model_family_qwen35,
-                                                 &model_family_gemma};
+                                                 &model_family_gemma, &model_family_qwen4exp};
 
 static const model_family *family_find(slice arch) {
     for (size_t i = 0; i < sizeof g_families / sizeof g_families[0]; i++) {
@@ -52,6 +52,10 @@ static void count_weights(model *m) {
             bytes = bytes / s->n_expert * s->n_expert_used;
         }
         if (table && !head) bytes /= t->shape[2];
+        if (t == m->table) {
+            s->table_bytes = t->size_bytes;
+            bytes *= m->n_table_row;
+        }
         s->bytes_per_token += bytes;
     }
 }

@@ -25,6 +25,7 @@ typedef struct kv_spec {
     uint32_t n_head_kv; // 0: the layer has no cache of its own
     uint32_t d_k, d_v;
     kv_group group;
+    uint32_t d_index, index_ratio; // values of a block's index key, positions of a block; 0: no index
 } kv_spec;
 
 /* What the rest of the program must know of a network, whatever its family. */
@@ -37,6 +38,7 @@ typedef struct model_shape {
     uint64_t n_param;
     uint64_t weight_bytes;    // all tensors
     uint64_t expert_bytes;    // of these, experts of all layers
+    uint64_t table_bytes;     // and tables that are read by the row: they stay in the file
     uint64_t n_expert_all;    // experts over all layers
     uint64_t bytes_per_token; // of weights a decoded token reads
     bool has_draft;           // a draft block of its own (NextN, MTP)

@@ -28,7 +28,7 @@ typedef struct model_family {
     void (*fini)(model *m); // frees what bind took with mem_*, may be NULL
 } model_family;
 
-extern const model_family model_family_llama, model_family_qwen35, model_family_gemma;
+extern const model_family model_family_llama, model_family_qwen35, model_family_gemma, model_family_qwen4exp;
 
 struct model {
     const model_family *family;
@@ -39,9 +39,11 @@ struct model {
     uint8_t *used; // owned, [tensors of the file]: bound by the family
     void **owned;  // owned device memory of converted vectors, [n_owned]
     size_t n_owned;
-    bool drafting;      // keep the trunk's outputs
-    uint32_t n_row_max; // of the scratch that was set
-    void *net;          // owned, of the family
+    const gguf_tensor *table; // of the file: read by the row, or NULL
+    uint32_t n_table_row;     // rows of it that a token reads
+    bool drafting;            // keep the trunk's outputs
+    uint32_t n_row_max;       // of the scratch that was set
+    void *net;                // owned, of the family
 };
 
 /* ---- keys: "{arch}.NAME", with the file's text in errors ---- */
@@ -56,6 +58,8 @@ mica_status model_key_bool_or(const model *m, const char *name, bool *inout, mic
 /* A scalar for all layers, or an array of n_layer. A missing key leaves out[] as it is. */
 mica_status model_key_layers(const model *m, const char *name, uint32_t max, uint32_t n_layer, uint32_t *out,
                              mica_error *err);
+/* The first n of an array of integers of up to 64 bits. */
+mica_status model_key_u64s(const model *m, const char *name, uint32_t n, uint64_t *out, mica_error *err);
 /* The keys every family has: counts and lengths into m->shape (block_count into *n_block). */
 mica_status model_keys_common(model *m, uint32_t *n_block, mica_error *err);
 
@@ -85,6 +89,9 @@ mica_status model_vector_scaled(model *m, const float **v, tensor_want want, flo
 /* Values on the host, into out[n_row * n_col], for tables that the host computes with; *found tells when
  * optional. */
 mica_status model_vector_host(model *m, float *out, tensor_want want, bool *found, mica_error *err);
+/* A table that is read by the row: n_read of its rows (at least want.n_row) a token. w->w stays the mapped
+ * file: the system is told that reads are random, and no device takes it whole. */
+mica_status model_table(model *m, weight_ref *w, tensor_want want, uint32_t n_read, mica_error *err);
 /* Marks a tensor that is not used on purpose. */
 void model_tensor_ignore(model *m, int layer, const char *name);
 bool model_tensor_exists(const model *m, int layer, const char *name);

@@ -51,10 +51,16 @@ static size_t kv_value_bytes(kv_type t) {
     return t == KV_F32 ? 4 : t == KV_F16 ? 2 : 1;
 }
 
+/* Bytes of a page's index keys: f32 whatever the cache's type. */
+static size_t index_page_bytes(const kv_spec *k) {
+    return k->d_index ? (size_t)KV_PAGE / k->index_ratio * k->d_index * sizeof(float) : 0;
+}
+
 /* Bytes of one position of one layer. */
 static size_t kv_position_bytes(const kv_spec *k, kv_type t) {
     size_t n = (size_t)k->n_head_kv * (k->d_k + k->d_v) * kv_value_bytes(t);
-    return t == KV_I8 ? n + 2 * (size_t)k->n_head_kv * sizeof(float) : n;
+    if (t == KV_I8) n += 2 * (size_t)k->n_head_kv * sizeof(float);
+    return n + index_page_bytes(k) / KV_PAGE;
 }
 
 static uint32_t ring_slots(const model_shape *s, uint32_t row_max) {
@@ -93,6 +99,7 @@ static void plan_from(plan *p, model *m, const engine_config *cfg) {
     plan_request r = {.ram_cap = cfg->ram_bytes,
                       .weight_bytes = s->weight_bytes,
                       .expert_bytes = s->expert_bytes,
+                      .table_bytes = s->table_bytes,
                       .n_expert = s->n_expert_all,
                       .n_seq = cfg->n_seq,
                       .n_ctx_train = s->n_ctx_train,
@@ -132,6 +139,9 @@ static mica_status take_cache(engine *e, const engine_config *cfg, mica_error *e
         if (n_head == 0) continue;
         TRY(dev_alloc(e->d, &e->kv[il].k, n_head * k->d_k * b, "key cache", err));
         TRY(dev_alloc(e->d, &e->kv[il].v, n_head * k->d_v * b, "value cache", err));
+        if (k->d_index)
+            TRY(dev_alloc(e->d, (void **)&e->kv[il].index,
+                          (size_t)e->n_seq * e->n_slot[k->group] * index_page_bytes(k), "index keys", err));
         if (cfg->kv != KV_I8) continue;
         TRY(dev_alloc(e->d, (void **)&e->kv[il].k_scale, n_head * sizeof(float), "key scales", err));
         TRY(dev_alloc(e->d, (void **)&e->kv[il].v_scale, n_head * sizeof(float), "value scales", err));
@@ -231,6 +241,7 @@ void engine_close(engine *e) {
             dev_release(e->d, e->kv[il].v);
             dev_release(e->d, e->kv[il].k_scale);
             dev_release(e->d, e->kv[il].v_scale);
+            dev_release(e->d, e->kv[il].index);
         }
         for (int g = 0; g < MODEL_PAGE_GROUPS; g++) dev_release(e->d, e->table[g]);
         dev_release(e->d, e->rows);
@@ -386,6 +397,7 @@ mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn 
         TRY(page_regions(&w, l->v, heads * k->d_v * b, err));
         TRY(page_regions(&w, l->k_scale, heads * sizeof(float), err));
         TRY(page_regions(&w, l->v_scale, heads * sizeof(float), err));
+        TRY(page_regions(&w, l->index, index_page_bytes(k), err));
     }
     return MICA_OK;
 }

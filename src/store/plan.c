@@ -31,7 +31,7 @@ void plan_make(plan *p, const plan_request *r) {
     uint64_t most = longest_ctx(r, p->ram_limit, r->scratch_bytes);
     /* Unasked, the context should leave the weights in memory: pages read twice cost more than positions
      * never used. */
-    uint64_t kind = longest_ctx(r, p->ram_limit, r->scratch_bytes + r->weight_bytes);
+    uint64_t kind = longest_ctx(r, p->ram_limit, r->scratch_bytes + r->weight_bytes - r->table_bytes);
     if (kind < PLAN_CTX_MIN) kind = PLAN_CTX_MIN;
     if (kind > r->n_ctx_train) kind = r->n_ctx_train;
     p->n_ctx = r->n_ctx ? r->n_ctx : (uint32_t)kind;
@@ -40,14 +40,16 @@ void plan_make(plan *p, const plan_request *r) {
     p->need_bytes = kv + state + r->scratch_bytes;
     p->fits = p->need_bytes <= p->ram_limit;
     p->nearest_ctx = p->fits ? 0 : (uint32_t)(most > r->n_ctx_train ? r->n_ctx_train : most);
-    uint64_t left = p->fits ? p->ram_limit - p->need_bytes : 0, dense = r->weight_bytes - r->expert_bytes;
+    uint64_t left = p->fits ? p->ram_limit - p->need_bytes : 0;
+    uint64_t dense = r->weight_bytes - r->expert_bytes - r->table_bytes;
     uint64_t dense_ram = dense < left ? dense : left, expert_room = left - dense_ram;
     uint64_t one = r->n_expert ? r->expert_bytes / r->n_expert : 0;
     p->n_expert = r->n_expert;
     p->n_expert_ram = one == 0 ? 0 : expert_room / one < r->n_expert ? expert_room / one : r->n_expert;
     p->n_expert_ssd = r->n_expert - p->n_expert_ram;
     p->item[PLAN_RAM][PLAN_WEIGHTS] = (plan_item){dense_ram, 1};
-    p->item[PLAN_SSD][PLAN_WEIGHTS] = (plan_item){dense - dense_ram, dense > dense_ram};
+    p->item[PLAN_SSD][PLAN_WEIGHTS] = (plan_item){dense - dense_ram + r->table_bytes,
+                                                  (dense > dense_ram ? 1u : 0u) + (r->table_bytes ? 1u : 0u)};
     uint64_t ram_experts = p->n_expert_ssd == 0 ? r->expert_bytes : p->n_expert_ram * one;
     p->item[PLAN_RAM][PLAN_EXPERTS] = (plan_item){ram_experts, p->n_expert_ram};
     p->item[PLAN_SSD][PLAN_EXPERTS] = (plan_item){r->expert_bytes - ram_experts, p->n_expert_ssd};

@@ -30,6 +30,7 @@ typedef struct plan_request {
     uint64_t ram_cap;             // the user's --ram; 0: ram_free less a reserve
     uint64_t weight_bytes;        // mapped from the file: what has no room is read from it again and again
     uint64_t expert_bytes;        // of these, experts
+    uint64_t table_bytes;         // of these, tables that are read by the row: they stay in the file
     uint64_t n_expert;            // over all layers
     uint64_t kv_token_bytes;      // of one position of one sequence, full-context layers
     uint64_t kv_fixed_bytes;      // of one sequence: layers with a window

@@ -15,7 +15,7 @@ def record(name, *fields):
 Act = record("Act", ("x q d s s16", P), ("ld", U32))
 Weight = record("Weight", ("w bias scale", P), ("type n_row n_col", U32))
 RowInfo = record("RowInfo", ("tok seq pos out", I32))
-Kv = record("Kv", ("k v k_scale v_scale", P), ("type", I32))
+Kv = record("Kv", ("k v k_scale v_scale index", P), ("type", I32))
 Pages = record("Pages", ("table", P), ("n_slot", U32))
 LinearOut = record("LinearOut", ("y", P), ("w", Weight), ("ld_y add", U32))
 RECORDS = {
@@ -63,7 +63,8 @@ RECORDS = {
     "softcap": record("softcap", ("y", P), ("n", C.c_uint64), ("cap", F32)),
     "scale": record("scale", ("x s", P), ("n", C.c_uint64)),
     "limits": record(
-        "limits", ("n_row n_col n_out n_head d_head n_expert n_expert_used n_embd n_ff_expert", U32)
+        "limits",
+        ("n_row n_col n_out n_head d_head n_expert n_expert_used n_embd n_ff_expert n_index_keep", U32),
     ),
     "sampling": record(
         "sampling",

@@ -4,10 +4,10 @@
 
 #include "run/session.h"
 
-enum { N_PROMPT = 75, N_GEN = 5, N_SEQ = 8 };
+enum { N_PROMPT = 75, N_PROMPT_INDEX = 150, N_GEN = 5, N_SEQ = 8 };
 
-static const char *const g_fixture[] = {"llama",       "qwen3",  "qwen3_moe", "qwen3_5",
-                                        "qwen3_5_moe", "gemma4", "gemma4_moe"};
+static const char *const g_fixture[] = {"llama",       "qwen3",  "qwen3_moe",  "qwen3_5",
+                                        "qwen3_5_moe", "gemma4", "gemma4_moe", "qwen4_exp"};
 
 typedef struct setup {
     const char *path;
@@ -16,7 +16,8 @@ typedef struct setup {
     int n_thread;
     uint32_t n_ubatch;
     kv_type kv;
-    bool crowd; // the timeline is one of eight that decode together
+    size_t n_prompt; // attention with an index: beyond what it can attend to
+    bool crowd;      // the timeline is one of eight that decode together
 } setup;
 
 static int32_t token_at(int seq, size_t i) {
@@ -40,8 +41,8 @@ static uint32_t run(const setup *u, float **out) {
     *out = malloc((size_t)(1 + N_GEN) * n_vocab * sizeof(float));
     int mine = n_seq / 2;
     for (int q = 0; q < n_seq; q++) {
-        int32_t ids[N_PROMPT];
-        size_t n = q == mine ? N_PROMPT : (size_t)(3 + 2 * q);
+        int32_t ids[N_PROMPT_INDEX];
+        size_t n = q == mine ? u->n_prompt : (size_t)(3 + 2 * q);
         for (size_t i = 0; i < n; i++) ids[i] = token_at(q == mine ? 0 : q + 1, i);
         CHECK_OK(session_new(&s[q], e, (uint32_t)q, &err));
         CHECK_OK(session_sync(s[q], &(session_sync_args){.ids = ids, .n = n}, NULL, &err));
@@ -78,6 +79,7 @@ static void check_fixture(const char *name, kv_type kv) {
     float *want;
     snprintf(path, sizeof path, "tests/fixtures/%s.q4_k_m.gguf", name);
     setup ref = {.path = path, .dev = DEV_REF, .isa = CPU_SCALAR, .n_thread = 1, .n_ubatch = 64, .kv = kv};
+    ref.n_prompt = strcmp(name, "qwen4_exp") == 0 ? N_PROMPT_INDEX : N_PROMPT;
     uint32_t n_vocab = run(&ref, &want);
     if (strcmp(name, "qwen3_5") == 0) { // the definition's own chunks, where state goes from one to the next
         setup whole = ref;
@@ -92,7 +94,8 @@ static void check_fixture(const char *name, kv_type kv) {
                        .isa = (cpu_isa)isa,
                        .n_thread = 1 + k % 3,
                        .n_ubatch = chunk[k],
-                       .kv = kv};
+                       .kv = kv,
+                       .n_prompt = ref.n_prompt};
             u.crowd = k == 3 || k == 1;
             if (isa == CPU_SCALAR && k < 3) continue; // slow, and chunks are the same code
             expect_equal(&u, want, n_vocab);
@@ -111,6 +114,7 @@ static void test_bits_kv_i8_and_f32(void **state) {
     check_fixture("llama", KV_I8);
     check_fixture("qwen3_moe", KV_I8);
     check_fixture("qwen3", KV_F32);
+    check_fixture("qwen4_exp", KV_I8);
 }
 
 static void test_bits_avx512(void **state) {
