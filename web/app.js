@@ -126,7 +126,7 @@ class App {
             cover.hidden = true;
             if (!hasFiles(event)) return;
             event.preventDefault();
-            if (this.view === "chat") this.composer.addFiles(event.dataTransfer.files);
+            if (this.view === "chat") this.composer.addFiles([...event.dataTransfer.files]);
         });
     }
 

@@ -11,7 +11,8 @@ export class ChatView {
     #views = new Map(); // message id -> MessageView
     #follow = true;
     #dirty = new Set();
-    #frame = 0;
+    #frame = 0; // of the draw to come
+    #pause = 0; // ms before the next one
 
     constructor(element, { actions, settings, link }) {
         Object.assign(this, { element, actions, settings, link });
@@ -72,17 +73,23 @@ export class ChatView {
         });
     }
 
-    /** A message changed: shown with the next frame, at most once. */
+    /** A message changed: shown with a frame to come. A draw may take a quarter of the time, no more: a long
+     *  answer is drawn less often, and the page stays quick. */
     changed(node) {
         this.#dirty.add(node.id);
         if (this.#frame) return;
         const draw = () => {
+            const start = performance.now();
             this.#frame = 0;
             for (const id of this.#dirty) this.#views.get(id)?.update();
             this.#dirty.clear();
+            this.scrollToEnd(); // also lays the page out, which belongs to the cost
+            this.#pause = Math.min(300, (performance.now() - start) * 3);
         };
         // A hidden page gets no frames.
-        this.#frame = document.hidden ? setTimeout(draw, 200) : requestAnimationFrame(draw);
+        if (document.hidden) this.#frame = setTimeout(draw, 200);
+        else if (this.#pause > 20) this.#frame = setTimeout(() => requestAnimationFrame(draw), this.#pause);
+        else this.#frame = requestAnimationFrame(draw);
     }
 
     /** Everything again, as after a change of settings, and the clocks of what is being waited for. */

@@ -78,10 +78,10 @@ export class Composer {
         area.addEventListener("paste", (event) => {
             if (event.clipboardData.files.length === 0) return;
             event.preventDefault();
-            this.addFiles(event.clipboardData.files);
+            this.addFiles([...event.clipboardData.files]);
         });
         picker.addEventListener("change", () => {
-            this.addFiles(picker.files);
+            this.addFiles([...picker.files]);
             picker.value = "";
         });
     }
@@ -132,6 +132,7 @@ export class Composer {
         this.area.focus();
     }
 
+    /** list: an array; a FileList is emptied with its field. */
     async addFiles(list) {
         const { files, errors } = await readFiles(list);
         this.files = [...this.files, ...files];

@@ -64,8 +64,9 @@ function blockElement(block) {
 
 function listElement(block) {
     const items = block.items.map((item) => {
+        const box = { type: "checkbox", disabled: true, checked: item.task };
         const task =
-            item.task === null ? null : h("input", { type: "checkbox", disabled: true, checked: item.task });
+            item.task === null ? null : h("input", { ...box, "aria-label": item.task ? "Done" : "Open" });
         // In a tight list a paragraph is its text.
         const blocks = item.blocks.flatMap((b) =>
             block.tight && b.type === "para" ? inline(b.inline) : blockElement(b),

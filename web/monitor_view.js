@@ -206,7 +206,8 @@ export class MonitorView {
     }
 
     #experts(now) {
-        if (now.expertHits === null) return;
+        // A model without tiers hits always.
+        if (now.expertHits === null || (now.expertHits === 1 && now.bytesPerToken.size < 2)) return;
         const card = this.#card("experts", () => new ChartCard("Expert hits", { format: percent, top: 1 }));
         const tiers = [...now.bytesPerToken].map(([tier, n]) => `${tier} ${bytes(n)}`);
         card.add(now.time, now.expertHits, tiers.length > 0 ? `read for a token: ${tiers.join(" · ")}` : "");

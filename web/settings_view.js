@@ -267,6 +267,7 @@ export class SettingsView {
 
     #slider({ key, label, min, max, step, hint, given }) {
         const known = Number.isFinite(given) ? Number(given.toFixed(4)) : null;
+        const neutral = key === "repeatPenalty" ? 1 : Math.max(0, min);
         const value = this.settings.get(key);
         const number = h("input", {
             type: "number",
@@ -284,7 +285,7 @@ export class SettingsView {
             max,
             step,
             "aria-label": `${label}, slider`,
-            props: { value: value ?? known ?? min },
+            props: { value: value ?? known ?? neutral },
         });
         const row = h("div", { class: "slider", title: hint }, h("span", { text: label }), range, number);
         row.classList.toggle("set", value !== null);
@@ -295,7 +296,7 @@ export class SettingsView {
         });
         number.addEventListener("change", () => {
             const taken = this.#take(key, number, { min, max, whole: step === 1 });
-            range.value = taken ?? known ?? min;
+            range.value = taken ?? known ?? neutral;
             row.classList.toggle("set", taken !== null);
         });
         return row;

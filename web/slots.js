@@ -1,7 +1,9 @@
 /* The answer of /slots, as the monitor uses it: what each slot does, how fast, and which requests ended.
  *
- * Fields are llama.cpp's: id, id_task, n_ctx, is_processing, n_prompt_tokens, n_prompt_tokens_processed,
- * n_prompt_tokens_cache, next_token.n_decoded. What is missing is null. */
+ * Fields: id, n_ctx, is_processing, n_past, and of the request at work (or the last one) n_prompt, n_cached,
+ * n_read (of the prompt, the cached part too), n_decoded; llama.cpp's names for them are taken as well. What
+ * is missing is null. Without a task's number a request is known by its prompt and by counts that only rise.
+ * */
 
 const number = (...values) => values.find((v) => Number.isFinite(v)) ?? null;
 
@@ -10,16 +12,16 @@ export function readSlots(value) {
     if (!Array.isArray(value)) return [];
     return value.map((slot) => {
         const next = Array.isArray(slot.next_token) ? slot.next_token[0] : slot.next_token;
-        const prompt = number(slot.n_prompt_tokens);
-        const decoded = number(next?.n_decoded, slot.n_decoded);
+        const prompt = number(slot.n_prompt, slot.n_prompt_tokens);
+        const decoded = number(slot.n_decoded, next?.n_decoded);
         return {
             id: slot.id,
             task: number(slot.id_task),
             busy: slot.is_processing === true,
             context: number(slot.n_ctx),
             prompt,
-            read: number(slot.n_prompt_tokens_processed),
-            cached: number(slot.n_prompt_tokens_cache),
+            read: number(slot.n_read, slot.n_prompt_tokens_processed),
+            cached: number(slot.n_cached, slot.n_prompt_tokens_cache),
             decoded,
             used: number(
                 slot.n_past,
@@ -29,13 +31,23 @@ export function readSlots(value) {
     });
 }
 
+function sameRequest(before, after) {
+    return (
+        before.id === after.id &&
+        before.task === after.task &&
+        before.prompt === after.prompt &&
+        (after.decoded ?? 0) >= (before.decoded ?? 0)
+    );
+}
+
 /** Tokens that were made (`decoded`) or read (`read`) between two looks; null when the slots do not tell. */
 export function progressBetween(before, after, key) {
     let sum = null;
     for (const slot of after) {
         if (slot[key] === null) continue;
-        const old = before?.find((x) => x.id === slot.id && x.task === slot.task);
-        const start = old ? (old[key] ?? 0) : 0;
+        const old = before?.find((x) => sameRequest(x, slot));
+        // Of a new request nothing is made yet, and what was cached is read without reading.
+        const start = old ? (old[key] ?? 0) : key === "read" ? (slot.cached ?? 0) : 0;
         sum = (sum ?? 0) + Math.max(0, slot[key] - start);
     }
     return sum;
@@ -45,7 +57,7 @@ export function progressBetween(before, after, key) {
 export function endedBetween(before, after) {
     return (before ?? []).filter((old) => {
         const now = after.find((x) => x.id === old.id);
-        return old.busy && (!now || !now.busy || now.task !== old.task);
+        return old.busy && (!now || !now.busy || !sameRequest(old, now));
     });
 }
 
