@@ -2,6 +2,7 @@
 #include "cli/interactive.h"
 
 #include "base/mem.h"
+#include "base/near.h"
 #include "base/status.h"
 #include "cli/exit.h"
 #include "cli/line.h"
@@ -161,7 +162,7 @@ static void run_slash(chat_loop *c, const char *text, size_t n_name) {
         g_slashes[i].run(c, rest);
         return;
     }
-    const char *near = options_nearest(name, names, N_SLASH);
+    const char *near = near_word(name, names, N_SLASH);
     if (near)
         term_note("%s: unknown command: did you mean %s?", name, near);
     else

@@ -4,6 +4,7 @@
 #include "cli/options.h"
 
 #include "base/mem.h"
+#include "base/near.h"
 #include "cli/command.h"
 
 #include <assert.h>
@@ -256,39 +257,6 @@ static const option_row *find_row(const command *c, const char *word, size_t n) 
     return NULL;
 }
 
-/* Edits (insert, delete, replace, swap neighbours) that make b of a; the words are short. */
-static size_t edit_distance(const char *a, const char *b) {
-    enum { LONGEST = 40 };
-    const size_t na = strlen(a), nb = strlen(b);
-    if (na > LONGEST || nb > LONGEST) return SIZE_MAX;
-    size_t d[LONGEST + 1][LONGEST + 1];
-    for (size_t i = 0; i <= na; i++) d[i][0] = i;
-    for (size_t j = 0; j <= nb; j++) d[0][j] = j;
-    for (size_t i = 1; i <= na; i++) {
-        for (size_t j = 1; j <= nb; j++) {
-            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
-            const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swapped && d[i - 2][j - 2] + 1 < best) best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    }
-    return d[na][nb];
-}
-
-const char *options_nearest(const char *word, const char *const *candidates, size_t n) {
-    const char *best = NULL;
-    size_t best_distance = strlen(word) / 3 + 1; // a third of the letters may be wrong
-    for (size_t i = 0; i < n; i++) {
-        const size_t d = edit_distance(word, candidates[i]);
-        if (d > best_distance || (best && d == best_distance)) continue;
-        best = candidates[i];
-        best_distance = d;
-    }
-    return best;
-}
-
 static mica_status fail_unknown_flag(const command *c, const char *flag, size_t n, mica_error *err) {
     const option_row *other = find_row(NULL, flag, n);
     if (other) {
@@ -307,7 +275,7 @@ static mica_status fail_unknown_flag(const command *c, const char *flag, size_t 
     }
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)n, flag);
-    const char *near = options_nearest(word, names, n_name);
+    const char *near = near_word(word, names, n_name);
     if (near) return fail(err, MICA_E_ARG, "%.*s: unknown flag: did you mean %s?", (int)n, flag, near);
     return fail(err, MICA_E_ARG, "%.*s: unknown flag: `mica help %s` lists them", (int)n, flag, c->name);
 }
@@ -498,7 +466,7 @@ static mica_status find_command(options *o, int argc, char **argv, int *n_word, 
     }
     const char *names[CMD_N];
     for (int id = 0; id < CMD_N; id++) names[id] = command_at((command_id)id)->name;
-    const char *near = options_nearest(first, names, CMD_N);
+    const char *near = near_word(first, names, CMD_N);
     if (near) return fail(err, MICA_E_ARG, "%s: unknown command: did you mean `mica %s`?", first, near);
     return fail(err, MICA_E_ARG, "%s: unknown command: `mica help` lists them", first);
 }

@@ -101,7 +101,4 @@ typedef struct option_view {
  * false past the last one. */
 bool options_view(const struct command *c, size_t i, option_view *out);
 
-/* The candidate nearest to `word`, or NULL when none is near enough to be what was meant. */
-const char *options_nearest(const char *word, const char *const *candidates, size_t n);
-
 #endif

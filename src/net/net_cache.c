@@ -3,8 +3,7 @@
  *     $MICA_HOME/models/smollm2-135m/{pull.json, FILE.gguf, FILE.gguf.partial}
  *                      /hf--org--repo--q4_k_m/…      hf:Org/Repo:Q4_K_M
  *                      /url--host--file--HASH/…      https://host/…/file
- *                      /.lock-FOLDER                 held (flock) by who writes there; stays, so that no two
- * can differ
+ *                      /.lock-FOLDER                 held (flock) by who writes there, gone afterwards
  *
  * A folder's name follows from the pulled name, in lower case, so that names are found whatever their case.
  * pull.json says what belongs there. Reading needs no lock and no write permission. */
@@ -13,6 +12,7 @@
 #include "base/home.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/near.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -33,6 +33,19 @@
 
 static mica_status out_of_memory(const char *what, mica_error *err) {
     return fail(err, MICA_E_NOMEM, "%s: cache folder: out of memory", what);
+}
+
+/* What keeps the cache folder from being written, and the way out. */
+static mica_status fail_to_write(const char *path, const char *what, int why, mica_error *err) {
+    const bool elsewhere = why == EACCES || why == EROFS || why == EPERM || why == ENOTDIR;
+    return fail(err, why == ENOSPC || why == EDQUOT ? MICA_E_NETWORK : MICA_E_IO, "%s: %s: %s%s", path, what,
+                strerror(why), elsewhere ? ": MICA_HOME names another folder for models" : "");
+}
+
+mica_status net_cache_status(mica_status st, mica_error *err) {
+    if (st != MICA_E_IO) return st;
+    if (err) err->status = MICA_E_NETWORK;
+    return MICA_E_NETWORK;
 }
 
 /* Appends text in lower case with what may stand in a file name; '/' and ':' become "--". */
@@ -73,7 +86,7 @@ static mica_status models_folder(strbuf *b, bool create, mica_error *err) {
     mem_free(home);
     if (b->failed) return out_of_memory("models", err);
     if (create && mkdir(b->p, 0755) != 0 && errno != EEXIST)
-        return fail(err, MICA_E_IO, "%s: make folder: %s", b->p, strerror(errno));
+        return fail_to_write(b->p, "make folder", errno, err);
     strbuf_putc(b, '/');
     return b->failed ? out_of_memory("models", err) : MICA_OK;
 }
@@ -175,7 +188,7 @@ mica_status net_entry_save(const net_entry *e, mica_error *err) {
         const int why = errno;
         if (f) fclose(f);
         if (!good)
-            st = fail(err, why == ENOSPC ? MICA_E_NETWORK : MICA_E_IO, "%s: write: %s", tmp.p, strerror(why));
+            st = fail_to_write(tmp.p, "write", why, err);
         else if (rename(tmp.p, path.p) != 0)
             st = fail(err, MICA_E_IO, "%s: rename: %s", path.p, strerror(errno));
     }
@@ -271,6 +284,45 @@ static mica_status find_any_quant(net_entry *out, bool *found, const char *name,
     return st;
 }
 
+/* "M.gguf" and "M" are names of M.gguf, and "M" of M-00001-of-00005.gguf. */
+static bool is_file_name(const char *name, const char *file) {
+    const size_t n = strlen(name), n_file = strlen(file);
+    uint32_t index, count;
+    size_t n_stem = n_file > 5 && strcasecmp(file + n_file - 5, ".gguf") == 0 ? n_file - 5 : n_file;
+    if (n == n_file && strcasecmp(name, file) == 0) return true;
+    if (n == n_stem && strncasecmp(name, file, n) == 0) return true;
+    return net_shard_parse(file, &index, &count, &n_stem) && n == n_stem && strncasecmp(name, file, n) == 0;
+}
+
+/* The pulled model whose first file has this name. */
+static mica_status find_by_file(net_entry *out, bool *found, const char *name, mica_error *err) {
+    folders fs;
+    TRY(list_folders(&fs, "", err));
+    mica_status st = MICA_OK;
+    for (size_t i = 0; st == MICA_OK && i < fs.n; i++) {
+        net_entry e;
+        bool is_entry;
+        st = open_entry(&e, &is_entry, fs.p[i], err);
+        if (st != MICA_OK || !is_entry) continue;
+        const bool is_it = e.files.n > 0 && is_file_name(name, e.files.p[0].name);
+        if (is_it && *found)
+            st = fail(err, MICA_E_ARG, "%s: the file's name of two pulled models: %s and %s", name, out->name,
+                      e.name);
+        if (!is_it || *found) {
+            net_entry_fini(&e);
+            continue;
+        }
+        *out = e;
+        *found = true;
+    }
+    folders_fini(&fs);
+    if (st != MICA_OK) {
+        net_entry_fini(out);
+        *found = false;
+    }
+    return st;
+}
+
 mica_status net_entry_find(net_entry *out, bool *found, const char *name, mica_error *err) {
     strbuf path = {0};
     *out = (net_entry){0};
@@ -282,7 +334,9 @@ mica_status net_entry_find(net_entry *out, bool *found, const char *name, mica_e
     }
     strbuf_fini(&path);
     const bool has_no_quant = strncasecmp(name, "hf:", 3) == 0 && strchr(name, '/') && !strchr(name + 3, ':');
-    return st == MICA_OK && !*found && has_no_quant ? find_any_quant(out, found, name, err) : st;
+    if (st != MICA_OK || *found) return st;
+    if (has_no_quant) return find_any_quant(out, found, name, err);
+    return strpbrk(name, ":/") ? MICA_OK : find_by_file(out, found, name, err);
 }
 
 mica_status net_entry_create(net_entry *out, const char *name, mica_error *err) {
@@ -293,7 +347,7 @@ mica_status net_entry_create(net_entry *out, const char *name, mica_error *err) 
     if (st == MICA_OK) put_folder_name(&path, name);
     if (st == MICA_OK && path.failed) st = out_of_memory(name, err);
     if (st == MICA_OK && mkdir(path.p, 0755) != 0 && errno != EEXIST)
-        st = fail(err, MICA_E_IO, "%s: make folder: %s", path.p, strerror(errno));
+        st = fail_to_write(path.p, "make folder", errno, err);
     if (st == MICA_OK) st = open_entry(out, &found, path.p, err);
     if (st == MICA_OK && !found) {
         *out = (net_entry){.name = mem_strdup(name), .folder = strbuf_take(&path)};
@@ -306,43 +360,73 @@ mica_status net_entry_create(net_entry *out, const char *name, mica_error *err) 
     return st;
 }
 
-mica_status net_lock(int *fd, const char *name, bool wait, mica_cancel_flag *cancel, mica_error *err) {
+/* Opens the lock's file and takes the lock without waiting: 1 when it is held, 0 when another holds it, -1 on
+ * a failure. The holder removes the file before it lets go, so one that is held and no longer stands under
+ * its name is nobody's. */
+static int try_lock(net_lock *l, mica_error *err) {
+    struct stat here, named;
+    for (;;) {
+        l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        if (l->fd < 0) {
+            fail_to_write(l->path, "open", errno, err);
+            return -1;
+        }
+        int rc;
+        while ((rc = flock(l->fd, LOCK_EX | LOCK_NB)) != 0 && errno == EINTR) {
+        }
+        if (rc == 0 && fstat(l->fd, &here) == 0 && stat(l->path, &named) == 0 &&
+            here.st_ino == named.st_ino && here.st_dev == named.st_dev)
+            return 1;
+        const int why = errno;
+        if (rc != 0 && why != EWOULDBLOCK) { // no locks here: two pulls at once are then the user's care
+            log_warn("net", "%s: lock: %s", l->path, strerror(why));
+            return 1;
+        }
+        close(l->fd);
+        l->fd = -1;
+        if (rc != 0) return 0;
+    }
+}
+
+mica_status net_lock_acquire(net_lock *l, const char *name, bool wait, mica_cancel_flag *cancel,
+                             mica_error *err) {
     strbuf path = {0};
-    *fd = -1;
+    *l = (net_lock){.fd = -1};
     mica_status st = models_folder(&path, true, err);
     if (st == MICA_OK) {
         strbuf_puts(&path, ".lock-");
         put_folder_name(&path, name);
-        if (path.failed)
-            st = out_of_memory(name, err);
-        else if ((*fd = open(path.p, O_RDWR | O_CREAT | O_CLOEXEC, 0644)) < 0)
-            st = fail(err, MICA_E_IO, "%s: open: %s", path.p, strerror(errno));
+        if (!(l->path = strbuf_take(&path))) st = out_of_memory(name, err);
     }
-    for (bool told = false; st == MICA_OK && flock(*fd, LOCK_EX | LOCK_NB) != 0;) {
-        if (errno == EINTR) continue;
-        if (errno != EWOULDBLOCK) { // a file system without locks: two pulls at once are then the user's care
-            log_warn("net", "%s: lock: %s", path.p, strerror(errno));
-            break;
-        }
-        if (!wait)
+    for (bool told = false; st == MICA_OK;) {
+        const int got = try_lock(l, err);
+        if (got > 0) break;
+        if (got < 0)
+            st = MICA_E_IO;
+        else if (!wait)
             st = fail(err, MICA_E_BUSY, "%s: in use by another program", name);
         else if (cancel && cancel->set)
             st = fail(err, MICA_E_CANCELLED, "%s: download: stopped", name);
         else if (!told)
             log_info("net", "%s: another program is pulling it: waiting", name);
         told = true;
-        nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);
-    }
-    if (st != MICA_OK) {
-        net_unlock(*fd);
-        *fd = -1;
+        if (st == MICA_OK) nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);
     }
     strbuf_fini(&path);
+    if (st != MICA_OK) {
+        mem_free(l->path);
+        *l = (net_lock){.fd = -1};
+    }
     return st;
 }
 
-void net_unlock(int fd) {
-    if (fd >= 0) close(fd);
+void net_lock_release(net_lock *l) {
+    if (l->path) {
+        unlink(l->path);
+        close(l->fd);
+        mem_free(l->path);
+    }
+    *l = (net_lock){.fd = -1};
 }
 
 /* One row of mica_list. */
@@ -384,8 +468,73 @@ mica_status mica_list(char **json, mica_error *err) {
     return st;
 }
 
+static void add_name(const char **names, size_t *n, size_t cap, const char *name) {
+    if (*n < cap) names[(*n)++] = name;
+}
+
+static void cut_suffix(char *name) {
+    const size_t n = strlen(name);
+    if (n > 5 && strcasecmp(name + n - 5, ".gguf") == 0) name[n - 5] = 0;
+}
+
+/* The pulled or known name that was probably meant, copied into out; "" when there is none. */
+static void nearest_name(char *out, size_t n_out, const char *name) {
+    enum { MOST = 200 };
+    const char *names[MOST];
+    char trimmed[300];
+    net_entry *e = mem_calloc(MOST, sizeof *e);
+    folders fs = {0};
+    size_t n_name = 0, n_entry = 0;
+    out[0] = 0;
+    if (!e || list_folders(&fs, "", NULL) != MICA_OK) fs = (folders){0};
+    name += strspn(name, " ");
+    snprintf(trimmed, sizeof trimmed, "%s", name);
+    for (size_t n = strlen(trimmed); n > 0 && trimmed[n - 1] == ' '; n--) trimmed[n - 1] = 0;
+    cut_suffix(trimmed);
+    for (size_t i = 0; e && i < fs.n && n_entry < MOST; i++) {
+        bool is_entry = false;
+        if (open_entry(&e[n_entry], &is_entry, fs.p[i], NULL) != MICA_OK || !is_entry) continue;
+        add_name(names, &n_name, MOST, e[n_entry].name);
+        if (e[n_entry].files.n) {
+            cut_suffix(e[n_entry].files.p[0].name);
+            add_name(names, &n_name, MOST, e[n_entry].files.p[0].name);
+        }
+        n_entry++;
+    }
+    for (size_t i = 0; net_known_at(i); i++) add_name(names, &n_name, MOST, net_known_at(i)->name);
+    const char *near = near_word(trimmed, names, n_name);
+    if (near) snprintf(out, n_out, "%s", near);
+    for (size_t i = 0; i < n_entry; i++) net_entry_fini(&e[i]);
+    folders_fini(&fs);
+    mem_free(e);
+}
+
+static mica_status fail_unknown_name(const char *name, mica_error *err) {
+    char near[300];
+    const bool can_pull = net_known_find(name) || strncasecmp(name, "hf:", 3) == 0 || strstr(name, "://");
+    if (can_pull) return fail(err, MICA_E_IO, "%s: not downloaded yet: `mica pull %s` does it", name, name);
+    nearest_name(near, sizeof near, name);
+    if (near[0])
+        return fail(err, MICA_E_IO,
+                    "\"%s\": no such file, and no pulled model of this name: did you mean %s?", name, near);
+    return fail(err, MICA_E_IO, "%s: no such file, and no pulled model of this name: see `mica list`", name);
+}
+
+/* A path was meant by whoever wrote a slash. */
+static void tell_of_shadow(const char *name) {
+    net_entry e;
+    bool found = false;
+    if (strchr(name, '/') || net_entry_find(&e, &found, name, NULL) != MICA_OK || !found) return;
+    if (net_entry_is_complete(&e))
+        log_info("", "%s: the file of this name in this folder is used, not the pulled model %s", name,
+                 e.name);
+    net_entry_fini(&e);
+}
+
 mica_status mica_resolve(char **path, const char *name, mica_error *err) {
     struct stat sb;
+    if (!name[0])
+        return fail(err, MICA_E_ARG, "model: the name is empty: name a GGUF file or a pulled model");
     const bool exists = stat(name, &sb) == 0;
     net_entry e = {0};
     bool found = false;
@@ -400,14 +549,13 @@ mica_status mica_resolve(char **path, const char *name, mica_error *err) {
         *path = net_entry_path(&e, 0);
     else if (exists)
         *path = mem_strdup(name);
+    if (*path && !complete && S_ISREG(sb.st_mode)) tell_of_shadow(name);
     net_entry_fini(&e);
     if (*path) return MICA_OK;
     if (complete || exists) return out_of_memory(name, err);
     if (found)
         return fail(err, MICA_E_IO, "%s: only partly downloaded: go on with `mica pull %s`", name, name);
-    const bool can_pull = net_known_find(name) || strncasecmp(name, "hf:", 3) == 0 || strstr(name, "://");
-    if (can_pull) return fail(err, MICA_E_IO, "%s: not downloaded yet: `mica pull %s` does it", name, name);
-    return fail(err, MICA_E_IO, "%s: no such file, and no pulled model of this name: see `mica list`", name);
+    return fail_unknown_name(name, err);
 }
 
 /* Empties and removes a folder of ours; it has no folders but the one of a killed package download. */
@@ -448,13 +596,13 @@ void net_entry_drop_if_empty(const net_entry *e) {
 mica_status mica_remove(const char *name, uint64_t *freed_bytes, mica_error *err) {
     net_entry e;
     bool found;
-    int lock = -1;
+    net_lock lock;
     *freed_bytes = 0;
     TRY(net_entry_find(&e, &found, name, err));
     if (!found) return fail(err, MICA_E_IO, "%s: no pulled model of this name: see `mica list`", name);
-    mica_status st = net_lock(&lock, e.name, false, NULL, err);
+    mica_status st = net_lock_acquire(&lock, e.name, false, NULL, err);
     if (st == MICA_OK) st = remove_files(e.folder, freed_bytes, err);
-    net_unlock(lock);
+    net_lock_release(&lock);
     net_entry_fini(&e);
-    return st;
+    return net_cache_status(st, err);
 }

@@ -1,10 +1,12 @@
 /* One file, from a URL to its final name.
  *
- * Bytes go to NAME.partial. A partial file is gone on with when the server honours the range; when it answers
- * with the whole file (200 instead of 206) the file starts again, it is never appended to. The SHA-256 is
- * taken while bytes arrive; what a former run left is read once for it. Only a file whose length, digest and
- * first bytes are right gets its final name, by rename. A try that got no further than an earlier one counts
- * against RETRIES; one that did, does not. */
+ * Bytes go to NAME.partial. A partial file is gone on with when the server honours the range and its answer
+ * is of the same file: servers that do not know If-Range send the rest of whatever they have now, so length
+ * and validator of the answer are compared with those the first bytes came with. Else, and when the server
+ * answers with the whole file (200 instead of 206), the file starts again; it is never appended to. The
+ * SHA-256 is taken while bytes arrive; what a former run left is read once for it. Only a file whose length,
+ * digest and first bytes are right gets its final name, by rename. A try that got no further than an earlier
+ * one counts against RETRIES; one that did, does not. */
 #include "net/net_int.h"
 
 #include "base/clock.h"
@@ -33,6 +35,8 @@ typedef struct sink {
     EVP_MD_CTX *digest;   // over those bytes
     bool first_of_answer; // nothing of this answer was written yet
     bool resumed;         // some bytes came from an earlier try or run
+    bool other_file;      // the answer at hand was of another file: the next try starts from nothing
+    net_file announced;   // what was known of the file before any answer; its strings are not used
     unsigned char magic[4];
     const net_progress *pg;
     uint64_t reported_ns;
@@ -131,8 +135,32 @@ static mica_status start_again(sink *s, mica_error *err) {
         return disk_failed(s, "truncate", errno, err);
     s->n_have = 0;
     s->resumed = false;
+    // What an answer told may have been of another file than the next one.
+    s->f->n_bytes = s->announced.n_bytes;
+    s->f->partial_of_bytes = 0;
+    s->f->validator[0] = 0;
+    memcpy(s->f->sha256, s->announced.sha256, sizeof s->f->sha256);
     EVP_DigestInit_ex(s->digest, EVP_sha256(), NULL);
     return MICA_OK;
+}
+
+/* Is the answer of the file whose first bytes are here? Where either side tells less than the other, only a
+ * digest that will be checked at the end makes it one. */
+static bool is_same_file(const sink *s, const net_reply *r, int64_t total) {
+    const net_file *f = s->f;
+    if (total >= 0 && f->partial_of_bytes && (uint64_t)total != f->partial_of_bytes) return false;
+    if (r->sha256[0] && f->sha256[0]) return strcmp(r->sha256, f->sha256) == 0;
+    if (strcmp(f->validator, r->validator) == 0) return true;
+    return f->sha256[0] && (!f->validator[0] || !r->validator[0]);
+}
+
+static mica_status begin_anew(sink *s, mica_error *err) {
+    log_info("net", "%s: another file than the first %llu bytes came from: starting over", s->f->name,
+             (unsigned long long)s->n_have);
+    s->other_file = true;
+    TRY(start_again(s, err));
+    return fail(err, MICA_E_NETWORK, "%s: download: the file changes on the server while it is fetched",
+                s->f->name);
 }
 
 /* What the headers of an answer mean for the bytes at hand, before its first byte is kept. */
@@ -146,13 +174,18 @@ static mica_status begin_answer(sink *s, const net_reply *r, mica_error *err) {
                     (long long)r->from_bytes, (unsigned long long)s->n_have);
     int64_t total = r->code == 206 ? r->total_bytes : r->n_body;
     if (total < 0 && r->code == 206 && r->n_body >= 0) total = (int64_t)s->n_have + r->n_body;
+    if (r->code == 206 && !is_same_file(s, r, total)) return begin_anew(s, err);
     if (total >= 0 && s->f->n_bytes && (uint64_t)total != s->f->n_bytes)
         return fail(err, MICA_E_NETWORK, "%s: wrong length: the server has %lld bytes, %llu were announced",
                     s->f->name, (long long)total, (unsigned long long)s->f->n_bytes);
     if (total >= 0) s->f->n_bytes = (uint64_t)total;
     if (r->code == 206) s->resumed = true;
     if (r->sha256[0] && !s->f->sha256[0]) memcpy(s->f->sha256, r->sha256, sizeof r->sha256);
-    if (r->code == 200) memcpy(s->f->validator, r->validator, sizeof r->validator);
+    if (r->code == 200) {
+        memcpy(s->f->validator, r->validator, sizeof r->validator);
+        s->f->partial_of_bytes = total >= 0 ? (uint64_t)total : 0;
+        if (s->pg && s->pg->learned) TRY(s->pg->learned(s->pg->learned_user, err));
+    }
     return s->f->n_bytes > s->n_have ? net_disk_check(s->folder, s->f->n_bytes - s->n_have, err) : MICA_OK;
 }
 
@@ -207,7 +240,7 @@ static void sink_close(sink *s) {
 
 static mica_status sink_open(sink *s, const char *folder, net_file *f, const net_progress *pg,
                              mica_error *err) {
-    *s = (sink){.f = f, .folder = folder, .fd = -1, .pg = pg, .digest = EVP_MD_CTX_new()};
+    *s = (sink){.f = f, .folder = folder, .fd = -1, .pg = pg, .digest = EVP_MD_CTX_new(), .announced = *f};
     strbuf path = {0};
     strbuf_printf(&path, "%s/%s.partial", folder, f->name);
     s->partial = strbuf_take(&path);
@@ -289,8 +322,12 @@ static mica_status refused(const sink *s, const net_reply *r, mica_error *err) {
     char show[400];
     net_url_show(show, sizeof show, s->f->url);
     const char *hint = "";
-    if (r->code == 401 || r->code == 403) hint = ": private, gated or a wrong token: set HF_TOKEN";
-    if (r->code == 404) hint = ": no such file, or a private repository: set HF_TOKEN";
+    const bool is_hub = net_is_hub(s->f->url); // where a token may help
+    if (r->code == 401 || r->code == 403)
+        hint = is_hub ? ": private, gated or a wrong token: set HF_TOKEN"
+                      : ": this server does not give the file to everybody";
+    if (r->code == 404 || r->code == 410)
+        hint = is_hub ? ": no such file, or a private repository: set HF_TOKEN" : ": no such file there";
     return fail(err, MICA_E_NETWORK, "%s: the server answers %ld%s", show, r->code, hint);
 }
 
@@ -315,17 +352,23 @@ static mica_status one_try(sink *s, mica_cancel_flag *cancel, bool *again, uint3
                             .user = s,
                             .cancel = cancel};
     s->first_of_answer = true;
+    s->other_file = false;
     const mica_status st = net_http_get(&r, &rq, err);
-    *again = r.may_retry;
+    *again = r.may_retry || s->other_file;
     *wait_s = r.retry_after_s;
     if (st != MICA_OK) return st;
     if (r.code == 416 && s->n_have > 0) { // the partial file is as long as the server's, or longer
-        if ((uint64_t)r.total_bytes == s->n_have) return MICA_OK;
+        const bool is_as_long = (uint64_t)r.total_bytes == s->n_have;
+        if (is_as_long && (s->f->partial_of_bytes == s->n_have || is_same_file(s, &r, r.total_bytes)))
+            return MICA_OK;
         *again = true;
         TRY(start_again(s, err));
     }
     if (r.code != 200 && r.code != 206) return refused(s, &r, err);
-    return s->first_of_answer ? begin_answer(s, &r, err) : MICA_OK; // an empty body is an answer too
+    if (!s->first_of_answer) return MICA_OK;
+    const mica_status begun = begin_answer(s, &r, err); // an empty body is an answer too
+    *again |= s->other_file;
+    return begun;
 }
 
 /* Tries until the whole answer is there or no try gets further. */

@@ -77,6 +77,12 @@ static bool same_origin(const char *a, const char *b) {
     return true;
 }
 
+bool net_is_hub(const char *url) {
+    char hub[600];
+    net_hub_endpoint(hub, sizeof hub);
+    return same_origin(url, hub);
+}
+
 static bool is_https_or_loopback(const char *url) {
     char scheme[16], host[256];
     url_part(scheme, sizeof scheme, url, CURLUPART_SCHEME);
@@ -87,10 +93,8 @@ static bool is_https_or_loopback(const char *url) {
 
 /* The token for this URL, or NULL: only the hub sees it, and never in clear text over a network. */
 static const char *token_for(const char *url) {
-    char hub[600];
     const char *token = env_get("HF_TOKEN");
-    net_hub_endpoint(hub, sizeof hub);
-    if (!token || !same_origin(url, hub) || !is_https_or_loopback(url)) return NULL;
+    if (!token || !net_is_hub(url) || !is_https_or_loopback(url)) return NULL;
     for (const char *c = token; *c; c++)
         if (*c <= ' ' || *c > '~') return NULL; // a line break would add headers
     return token;

@@ -56,6 +56,8 @@ mica_status net_http_get(net_reply *reply, const net_request *rq, mica_error *er
 /* Base URL of the hub, without a trailing slash: $HF_ENDPOINT or the public one. */
 void net_hub_endpoint(char *out, size_t n_out);
 
+bool net_is_hub(const char *url); // of the hub's own origin
+
 /* "scheme://host/path": without user, password and query, which may hold secrets. For messages. */
 void net_url_show(char *out, size_t n_out, const char *url);
 
@@ -72,6 +74,10 @@ typedef struct net_progress {
     mica_progress_fn *fn; // NULL: nobody watches
     void *user;
     uint64_t base_bytes, total_bytes; // bytes of files before this one; of all together, 0: not known
+    /* Called when the first answer told what its bytes are (validator, length), before the first of them is
+     * kept: what is written down then lets a later pull go on even when this one is killed. NULL: nobody. */
+    mica_status (*learned)(void *user, mica_error *err);
+    void *learned_user;
 } net_progress;
 
 /* One file to have. */
@@ -81,6 +87,7 @@ typedef struct net_file {
     uint64_t n_bytes;                // 0: not known yet
     char sha256[NET_SHA256_HEX + 1]; // "": not known yet
     char validator[160];             // what a partial file's bytes came with (see net_reply), "": none
+    uint64_t partial_of_bytes;       // the whole length their server told, 0: not known
 } net_file;
 
 typedef struct net_files {
@@ -155,8 +162,9 @@ typedef struct net_entry {
 } net_entry;
 
 void net_entry_fini(net_entry *e);
-/* The entry of a name that was pulled before (also in part), case ignored; *found false when there is none.
- */
+/* The entry of a name that was pulled before (also in part), case ignored; *found false when there is none. A
+ * file's name, with or without ".gguf", stands for the one pulled model that has it: URLs are long to type.
+ * MICA_E_ARG when several have it. */
 mica_status net_entry_find(net_entry *out, bool *found, const char *name, mica_error *err);
 /* The entry a name has or would have, its folder made; files are those of an earlier pull, if any. */
 mica_status net_entry_create(net_entry *out, const char *name, mica_error *err);
@@ -167,8 +175,17 @@ bool net_entry_is_complete(const net_entry *e);                  // every file i
 /* folder/file of the i-th file; NULL when out of memory. */
 char *net_entry_path(const net_entry *e, size_t i);
 
-/* Holds the name for one process. Waits (a log line says so) when `wait`, else MICA_E_BUSY. *fd is closed by
- * unlock. */
-mica_status net_lock(int *fd, const char *name, bool wait, mica_cancel_flag *cancel, mica_error *err);
-void net_unlock(int fd);
+/* A name held by one process. Zeroed is none held. */
+typedef struct net_lock {
+    char *path; // owned: a file that is there only while it is held
+    int fd;
+} net_lock;
+/* Waits (a log line says so) when `wait`, else MICA_E_BUSY. */
+mica_status net_lock_acquire(net_lock *l, const char *name, bool wait, mica_cancel_flag *cancel,
+                             mica_error *err);
+void net_lock_release(net_lock *l);
+
+/* What failed for the cache folder is "network or disk" to whoever asked for a download: MICA_E_IO becomes
+ * MICA_E_NETWORK. */
+mica_status net_cache_status(mica_status st, mica_error *err);
 #endif

@@ -130,12 +130,13 @@ static mica_status plan_make(plan *p, const mica_pull_options *opt, mica_error *
     return st;
 }
 
-/* What an earlier pull left for this file: its validator, and whether it is there already. */
+/* What an earlier pull left for this file: what its bytes came with, and whether it is there already. */
 static bool take_over(net_file *f, const net_entry *old) {
     for (size_t i = 0; i < old->files.n; i++) {
         const net_file *o = &old->files.p[i];
         if (strcmp(o->name, f->name) != 0) continue;
         memcpy(f->validator, o->validator, sizeof f->validator);
+        f->partial_of_bytes = o->n_bytes;
         const bool is_same = !f->sha256[0] || strcmp(f->sha256, o->sha256) == 0;
         char *path = net_entry_path(old, i);
         struct stat sb;
@@ -166,10 +167,15 @@ static mica_status fetch_one(const plan *p, const net_entry *e, size_t i, const 
     return second;
 }
 
+static mica_status save_learned(void *entry, mica_error *err) {
+    return net_entry_save(entry, err);
+}
+
 /* Fetches what is missing of the entry's files. */
 static mica_status fetch_missing(const plan *p, net_entry *e, const bool *is_there,
                                  const mica_pull_options *opt, mica_error *err) {
-    net_progress pg = {.fn = opt->progress, .user = opt->progress_user};
+    net_progress pg = {
+        .fn = opt->progress, .user = opt->progress_user, .learned = save_learned, .learned_user = e};
     uint64_t n_missing = 0;
     bool all_known = true;
     for (size_t i = 0; i < e->files.n; i++) {
@@ -225,18 +231,18 @@ static mica_status find_complete(char **path, const char *name, mica_error *err)
 
 mica_status mica_pull(char **path, const mica_pull_options *opt, mica_error *err) {
     plan p = {0};
-    int lock = -1;
+    net_lock lock = {0};
     mica_status st;
     *path = NULL;
     if (!opt->what || !opt->what[0]) return fail(err, MICA_E_ARG, "pull: no name given");
     TRY_GOTO(find_complete(path, opt->what, err), done);
     if (*path) goto done;
     TRY_GOTO(plan_make(&p, opt, err), done);
-    TRY_GOTO(net_lock(&lock, p.name, true, opt->cancel, err), done);
+    TRY_GOTO(net_lock_acquire(&lock, p.name, true, opt->cancel, err), done);
     TRY_GOTO(find_complete(path, p.name, err), done); // another program may have brought it while we waited
     if (!*path) st = pull_locked(path, &p, opt, err);
 done:
-    net_unlock(lock);
+    net_lock_release(&lock);
     plan_fini(&p);
-    return st;
+    return net_cache_status(st, err);
 }

@@ -110,16 +110,6 @@ static void test_errors_leave_nothing_behind(void **state) {
     expect_error("run --temp inf", MICA_E_ARG);
 }
 
-static void test_nearest_word(void **state) {
-    (void)state;
-    const char *words[] = {"--context", "--device", "--top-k", "run"};
-    CHECK(strcmp(options_nearest("--contxt", words, 4), "--context") == 0);
-    CHECK(strcmp(options_nearest("--devcie", words, 4), "--device") == 0); // two letters swapped are one edit
-    CHECK(strcmp(options_nearest("rnu", words, 4), "run") == 0);
-    CHECK(!options_nearest("--xyzzyx", words, 4));
-    CHECK(!options_nearest("a-very-long-word-that-no-flag-could-ever-have-been", words, 4));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_spelling_twice),
@@ -127,7 +117,6 @@ int main(void) {
         cmocka_unit_test(test_values_land_in_their_fields),
         cmocka_unit_test(test_shared_spellings_mean_what_their_command_says),
         cmocka_unit_test(test_errors_leave_nothing_behind),
-        cmocka_unit_test(test_nearest_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

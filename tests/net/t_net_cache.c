@@ -55,8 +55,7 @@ static void test_names_find_their_entry_and_no_other(void **state) {
     CHECK(is_found("hf:Org/Repo:Q4_K_M") && is_found("HF:org/repo:q4_k_m") && is_found("hf:org/repo"));
     CHECK(!is_found("hf:org/rep") && !is_found("hf:org/repo:q4_k") && !is_found("hf:org"));
     CHECK(is_found("https://host/x/b.gguf?y=1"));
-    CHECK(!is_found("https://host/x/b.gguf") && !is_found("https://host/z/b.gguf?y=1") &&
-          !is_found("b.gguf"));
+    CHECK(!is_found("https://host/x/b.gguf") && !is_found("https://host/z/b.gguf?y=1"));
     CHECK(!is_found("..") && !is_found(".") && !is_found("") && !is_found("../models"));
     char name[700];
     memset(name, 'n', sizeof name - 1);
@@ -65,6 +64,19 @@ static void test_names_find_their_entry_and_no_other(void **state) {
     CHECK(is_found(name));
     name[600] = 'm'; // differs only where the folder's name is cut
     CHECK(!is_found(name));
+}
+
+static void test_a_file_is_a_name(void **state) {
+    (void)state;
+    net_entry e;
+    bool found;
+    mica_error err;
+    make_entry("https://host/y/Big-Q4_K_M-00001-of-00003.gguf", "Big-Q4_K_M-00001-of-00003.gguf");
+    CHECK(is_found("b.gguf") && is_found("B") && is_found("big-q4_k_m"));
+    CHECK(!is_found("b.ggu") && !is_found("b.gguf.partial") && !is_found("big"));
+    make_entry("https://other/b.gguf", "b.gguf");
+    CHECK(net_entry_find(&e, &found, "b", &err) == MICA_E_ARG && !found && !e.name);
+    CHECK(strstr(err.text, "https://host/x/b.gguf") && strstr(err.text, "https://other/b.gguf"));
 }
 
 static void test_every_failed_allocation_is_told(void **state) {
@@ -93,17 +105,22 @@ static void test_every_failed_allocation_is_told(void **state) {
 
 static void test_lock_holds_between_openings(void **state) {
     (void)state;
-    int a, b;
+    net_lock a, b;
     mica_error err;
-    CHECK_OK(net_lock(&a, "x", false, NULL, &err));
-    CHECK(net_lock(&b, "x", false, NULL, &err) == MICA_E_BUSY && b < 0);
-    CHECK_OK(net_lock(&b, "y", false, NULL, &err));
-    net_unlock(b);
+    CHECK_OK(net_lock_acquire(&a, "x", false, NULL, &err));
+    CHECK(net_lock_acquire(&b, "x", false, NULL, &err) == MICA_E_BUSY && b.fd < 0 && !b.path);
+    CHECK_OK(net_lock_acquire(&b, "y", false, NULL, &err));
+    CHECK(access(b.path, F_OK) == 0);
+    char *path = mem_strdup(b.path);
+    net_lock_release(&b);
+    CHECK(path && access(path, F_OK) != 0); // nothing is left of it
+    mem_free(path);
+    net_lock_release(&b); // of none
     mica_cancel_flag stop = {.set = 1};
-    CHECK(net_lock(&b, "x", true, &stop, &err) == MICA_E_CANCELLED && b < 0);
-    net_unlock(a);
-    CHECK_OK(net_lock(&b, "x", false, NULL, &err));
-    net_unlock(b);
+    CHECK(net_lock_acquire(&b, "x", true, &stop, &err) == MICA_E_CANCELLED && !b.path);
+    net_lock_release(&a);
+    CHECK_OK(net_lock_acquire(&b, "x", false, NULL, &err));
+    net_lock_release(&b);
 }
 
 static void test_remove_frees_what_was_there(void **state) {
@@ -120,6 +137,7 @@ static void test_remove_frees_what_was_there(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_find_their_entry_and_no_other),
+        cmocka_unit_test(test_a_file_is_a_name),
         cmocka_unit_test(test_every_failed_allocation_is_told),
         cmocka_unit_test(test_lock_holds_between_openings),
         cmocka_unit_test(test_remove_frees_what_was_there),
