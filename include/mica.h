@@ -59,7 +59,7 @@ typedef enum mica_kv_type { MICA_KV_F16 = 0, MICA_KV_F32, MICA_KV_I8 } mica_kv_t
 
 typedef struct mica_load_options {
     const char *path;   // a GGUF file or the first of its shards
-    const char *device; // "auto" (NULL), "cpu", "ref"
+    const char *device; // "auto" (NULL), "cpu", "ref", "hip:N", "cuda:N", "sim:N"
     const char *isa;    // cap on the instruction set: "scalar" "avx2" "avx512"; NULL: the best there is
     int n_thread;       // 0: one for each fast physical core we may use
     uint32_t
@@ -73,6 +73,8 @@ typedef struct mica_load_options {
     uint64_t cache_bytes;
     const char *state_dir; // folder for the cache's share on disk and for saved sessions; NULL: neither
     uint64_t disk_bytes;   // cap on the cache's share on disk; 0: four times cache_bytes
+    uint64_t vram_bytes;   // cap on a card's memory; 0: what it has free, less the reserve
+    uint64_t vram_reserve; // left alone on the card; 0: a 32nd of it, more when a screen is connected
     bool no_draft;  // leave out the model's own draft block (its memory, and its share of reading a prompt)
     bool exact;     // prompt role without float matrix units (the CPU never uses them)
     bool text_only; // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)

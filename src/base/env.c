@@ -12,6 +12,10 @@ static const env_var g_vars[] = {
     {"HOME", "base of ~/.cache and of the line-editing history", "the user's entry in the password file"},
     {"NO_COLOR", "any value: no colour on the terminal", "colour when stderr is a terminal"},
     {"TERM", "\"dumb\": no colour and no progress bar", "from the terminal"},
+    {"MICA_SIM", "knobs of the simulated graphics card: cards=2,arch=gfx1201,vram=2G,link=16 ...",
+     "one card with 16 GiB, listed only when this is set"},
+    {"MICA_LIBRARY_PATH", "folders where libraries of graphics cards are looked for first, with : between",
+     "their usual places"},
     {"HF_TOKEN", "access token sent to Hugging Face by pull, never to another host", "none"},
     {"HF_ENDPOINT", "base URL used by pull for hf: names", "https://huggingface.co"},
 };

@@ -57,6 +57,8 @@ mica_status open_load_options(mica_load_options *lo, const options *o, const cha
         .ram_bytes = o->ram,
         .no_draft = OPTION_SEEN(o, draft) && o->draft == 0,
         .exact = o->exact,
+        .vram_bytes = o->vram,
+        .vram_reserve = o->vram_reserve,
         .cancel = interrupt_flag(),
     };
     return device_of(&lo->device, o, err);

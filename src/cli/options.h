@@ -45,6 +45,7 @@ typedef struct options {
     int64_t context, threads, ubatch, parallel, gpu_layers;
     int kv; // mica_kv_type
     uint64_t ram;
+    uint64_t vram, vram_reserve;
     bool exact;
     // text in
     const char *prompt, *file, *system, *think, *kwargs, *messages, *tools;

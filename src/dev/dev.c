@@ -2,13 +2,37 @@
 #include "dev/dev_int.h"
 
 #include "base/mem.h"
+#include "dev/gpu_own.h"
 
+#include <stdio.h>
 #include <string.h>
 
 mica_status dev_open(dev **out, const dev_config *cfg, mica_error *err) {
     *out = NULL;
     if (cfg->kind == DEV_CPU) return dev_cpu_open(out, cfg, err);
-    return dev_ref_open(out, cfg, err);
+    if (cfg->kind == DEV_REF) return dev_ref_open(out, cfg, err);
+    return dev_gpu_open(out, cfg, err);
+}
+
+mica_status dev_memory_get(dev_memory *out, const dev_config *cfg, mica_error *err) {
+    gpu_card c;
+    *out = (dev_memory){0};
+    TRY(gpu_card_get(&c, gpu_kind_of(cfg->kind), cfg->card, err));
+    snprintf(out->id, sizeof out->id, "%s", c.id);
+    out->total_bytes = c.vram_total;
+    out->free_bytes = c.vram_free;
+    out->fixed_bytes = dev_gpu_fixed_bytes(cfg, &c);
+    out->display = c.display;
+    return MICA_OK;
+}
+
+void dev_choose(dev_kind *kind, int *card, char *why, size_t n_why) {
+    gpu_card c;
+    *kind = DEV_CPU;
+    *card = 0;
+    if (!gpu_card_choose(&c, why, n_why)) return;
+    *kind = c.kind == GPU_HIP ? DEV_HIP : DEV_CUDA;
+    *card = c.index;
 }
 
 void dev_close(dev *d) {
@@ -30,6 +54,22 @@ void host_release(dev *d, void *p) {
 mica_status host_bind(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err) {
     (void)d, (void)n_bytes, (void)err;
     *out = host;
+    return MICA_OK;
+}
+
+mica_status host_experts_bind(dev *d, const dev_expert_shape *s, mica_error *err) {
+    (void)d, (void)s, (void)err;
+    return MICA_OK;
+}
+
+mica_status host_step_begin(dev *d, const dev_step *s, bool *done, mica_error *err) {
+    (void)d, (void)s, (void)err;
+    *done = false;
+    return MICA_OK;
+}
+
+mica_status host_step_end(dev *d, bool ok, mica_error *err) {
+    (void)d, (void)ok, (void)err;
     return MICA_OK;
 }
 

@@ -38,7 +38,21 @@ struct expert_source {
     void (*will_need)(expert_source *s, uint32_t layer, const int32_t *experts, uint32_t n);
 };
 
-typedef enum dev_kind { DEV_REF, DEV_CPU } dev_kind;
+typedef enum dev_kind { DEV_REF, DEV_CPU, DEV_HIP, DEV_CUDA, DEV_SIM } dev_kind;
+
+/* What a step is to a device that may record it once and replay it: everything that the calls of a step depend
+ * on beside what is in device memory. */
+typedef struct dev_step {
+    uint32_t n_row, n_prompt, n_out, n_out_prompt, n_run;
+    uint32_t n_kv; // no row sees more positions than this
+    uint32_t part; // 0: the network itself; other numbers: other lists of calls
+} dev_step;
+
+/* Bytes of each matrix of one expert of a layer. */
+typedef struct dev_expert_shape {
+    uint32_t layer, n_expert;
+    size_t gate_bytes, up_bytes, down_bytes;
+} dev_expert_shape;
 
 /* The largest call a device will see: scratch is taken for it once, in dev_open. */
 typedef struct dev_limits {
@@ -54,20 +68,30 @@ typedef struct dev_config {
     dev_kind kind;
     cpu_isa isa;  // cap for DEV_CPU; DEV_REF is always scalar
     int n_thread; // >= 1
+    int card;     // which of DEV_HIP, DEV_CUDA, DEV_SIM
     dev_limits limits;
     expert_source *experts; // borrowed, NULL without experts
+    /* Told, while weights go to a card, how many bytes are there; NULL: nobody asks. */
+    void (*loaded)(void *user, uint64_t n_bytes);
+    void *loaded_user;
 } dev_config;
 
 typedef struct dev_ops {
-    const char *name; // "ref", "cpu"
+    const char *name; // "ref", "cpu", "gpu"
     void (*close)(dev *d);
     mica_status (*alloc)(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err); // zeroed
     void (*release)(dev *d, void *p);
     /* Makes host bytes (borrowed, living as long as the device) readable by kernels. The CPU gives them back
      * as they are. */
     mica_status (*bind)(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err);
+    /* The experts of a layer can be leased from now on: a card takes them all. */
+    mica_status (*experts_bind)(dev *d, const dev_expert_shape *s, mica_error *err);
+    /* Around the calls of a step. *done: a recording of the same step was replayed, nothing is to be called.
+     * step_end comes always when step_begin succeeded and was not done; ok false: a call failed. */
+    mica_status (*step_begin)(dev *d, const dev_step *s, bool *done, mica_error *err);
+    mica_status (*step_end)(dev *d, bool ok, mica_error *err);
     mica_status (*upload)(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err);
-    mica_status (*download)(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err);
+    mica_status (*download)(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err); // waits
     mica_status (*copy)(dev *d, void *dst, const void *src, size_t n_bytes,
                         mica_error *err); // may not overlap
     mica_status (*zero)(dev *d, void *dst, size_t n_bytes, mica_error *err);
@@ -111,6 +135,17 @@ struct dev {
 mica_status dev_open(dev **out, const dev_config *cfg, mica_error *err);
 void dev_close(dev *d); // accepts NULL
 
+/* Memory of a graphics card, and what dev_open takes of it for itself. MICA_E_DEVICE: it cannot be used. */
+typedef struct dev_memory {
+    char id[16];                               // "hip:0"
+    uint64_t total_bytes, free_bytes, fixed_bytes;
+    bool display;                              // a screen is connected to it
+} dev_memory;
+mica_status dev_memory_get(dev_memory *out, const dev_config *cfg, mica_error *err);
+/* The device for "auto": the best card that can be used, else DEV_CPU. why: "" or a line on what keeps a card of
+ * this machine from being used. */
+void dev_choose(dev_kind *kind, int *card, char *why, size_t n_why);
+
 #define DEV_CALL(op)                                                                                         \
     static inline mica_status dev_##op(dev *d, const op##_args *a, mica_error *err) {                        \
         return d->ops->op(d, a, err);                                                                        \
@@ -153,6 +188,15 @@ static inline void dev_release(dev *d, void *p) {
 static inline mica_status dev_bind(dev *d, const void **out, const void *host, size_t n_bytes,
                                    mica_error *err) {
     return d->ops->bind(d, out, host, n_bytes, err);
+}
+static inline mica_status dev_experts_bind(dev *d, const dev_expert_shape *s, mica_error *err) {
+    return d->ops->experts_bind(d, s, err);
+}
+static inline mica_status dev_step_begin(dev *d, const dev_step *s, bool *done, mica_error *err) {
+    return d->ops->step_begin(d, s, done, err);
+}
+static inline mica_status dev_step_end(dev *d, bool ok, mica_error *err) {
+    return d->ops->step_end(d, ok, err);
 }
 static inline mica_status dev_upload(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err) {
     return d->ops->upload(d, dst, host, n_bytes, err);

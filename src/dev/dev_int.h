@@ -7,11 +7,15 @@
 
 mica_status dev_ref_open(dev **out, const dev_config *cfg, mica_error *err);
 mica_status dev_cpu_open(dev **out, const dev_config *cfg, mica_error *err);
+mica_status dev_gpu_open(dev **out, const dev_config *cfg, mica_error *err);
 
 /* Memory operations of a device whose memory is the host's. */
 mica_status host_alloc(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err);
 void host_release(dev *d, void *p);
 mica_status host_bind(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err);
+mica_status host_experts_bind(dev *d, const dev_expert_shape *s, mica_error *err);
+mica_status host_step_begin(dev *d, const dev_step *s, bool *done, mica_error *err);
+mica_status host_step_end(dev *d, bool ok, mica_error *err);
 mica_status host_upload(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err);
 mica_status host_download(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err);
 mica_status host_zero(dev *d, void *dst, size_t n_bytes, mica_error *err);

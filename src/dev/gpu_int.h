@@ -78,6 +78,8 @@ struct gpu {
 enum { GPU_BAD_NONE, GPU_BAD_LIST(GPU_BAD_ID) GPU_BAD_N };
 #undef GPU_BAD_ID
 
+extern const char *const gpu_kernel_name[GPU_KERNEL_N];
+
 /* Enqueues one kernel. MICA_E_DEVICE names kernel, grid and the driver's word for the failure. */
 mica_status gpu_launch(gpu *g, const gpu_call *c, mica_error *err);
 /* The experts of a layer, all on the card: device memory, [n_expert]. MICA_E_INTERNAL when they were not
@@ -105,10 +107,5 @@ mica_status gpu_op_gate_norm(dev *d, const gate_norm_args *a, mica_error *err);
 mica_status gpu_op_gated_add(dev *d, const gated_add_args *a, mica_error *err);
 mica_status gpu_op_softcap(dev *d, const softcap_args *a, mica_error *err);
 mica_status gpu_op_scale(dev *d, const scale_args *a, mica_error *err);
-
-/* ---- simt.h, as gpu_sim.c calls it ----
- *     bool simt_run(uint32_t wave, const gpu_call *c, char *why, size_t n_why);
- * runs the kernel to its end on this processor; false with the reason when threads of a block parted at a
- * barrier or a wave operation. */
 
 #endif

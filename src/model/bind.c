@@ -317,6 +317,10 @@ static mica_status stack_take(model *m, const gguf_tensor **t, weight_ref *w, te
     return companions(m, w, full, m->shape.n_expert, err);
 }
 
+static size_t matrix_bytes(const weight_ref *w) {
+    return (size_t)gguf_row_bytes(gguf_type_get(w->type), w->n_col) * w->n_row;
+}
+
 mica_status model_experts_bind(model *m, moe_weights *w, int layer, uint32_t n_ff, mica_error *err) {
     const model_shape *s = &m->shape;
     const gguf_tensor *gate, *up = NULL, *down;
@@ -343,5 +347,10 @@ mica_status model_experts_bind(model *m, moe_weights *w, int layer, uint32_t n_f
     l->n_expert_used = s->n_expert_used;
     l->n_embd = s->n_embd;
     if (n_ff > l->n_ff_expert) l->n_ff_expert = n_ff;
-    return MICA_OK;
+    if (!m->d) return MICA_OK;
+    dev_expert_shape shape = {.layer = (uint32_t)layer, .n_expert = s->n_expert};
+    shape.gate_bytes = matrix_bytes(&w->gate);
+    shape.up_bytes = matrix_bytes(&w->up);
+    shape.down_bytes = matrix_bytes(&w->down);
+    return dev_experts_bind(m->d, &shape, err);
 }

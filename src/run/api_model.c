@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 mica_status mica_guard_files(mica_error *err) {
@@ -18,14 +19,41 @@ const char *mica_version(void) {
 
 /* ---- options ---- */
 
+/* "hip:0": the kind and which card. */
+static bool parse_card(engine_config *c, const char *name) {
+    static const struct {
+        const char *prefix;
+        dev_kind kind;
+    } kinds[] = {{"hip:", DEV_HIP}, {"cuda:", DEV_CUDA}, {"sim:", DEV_SIM}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t n = strlen(kinds[i].prefix);
+        char *end;
+        if (strncmp(name, kinds[i].prefix, n) != 0 || name[n] < '0' || name[n] > '9') continue;
+        long card = strtol(name + n, &end, 10);
+        if (*end || card > 999) return false;
+        c->dev = kinds[i].kind;
+        c->card = (int)card;
+        return true;
+    }
+    return false;
+}
+
 static mica_status parse_device(engine_config *c, const char *name, mica_error *err) {
+    char why[240];
     c->dev = DEV_CPU;
-    if (!name || strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0) return MICA_OK;
+    if (name && strcmp(name, "cpu") == 0) return MICA_OK;
+    if (!name || strcmp(name, "auto") == 0) {
+        dev_choose(&c->dev, &c->card, why, sizeof why);
+        if (c->dev == DEV_CPU && why[0]) log_info("device", "%s; running on the CPU", why);
+        return MICA_OK;
+    }
     if (strcmp(name, "ref") == 0) {
         c->dev = DEV_REF;
         return MICA_OK;
     }
-    return fail(err, MICA_E_DEVICE, "device: %s: not one of auto, cpu, ref", name);
+    if (parse_card(c, name)) return MICA_OK;
+    if (strchr(name, ',')) return fail(err, MICA_E_ARG, "device: %s: one device at a time", name);
+    return fail(err, MICA_E_DEVICE, "device: %s: not one of auto, cpu, ref, hip:N, cuda:N, sim:N", name);
 }
 
 static mica_status parse_isa(engine_config *c, const char *name, mica_error *err) {
@@ -42,6 +70,8 @@ static mica_status parse_isa(engine_config *c, const char *name, mica_error *err
 
 mica_status api_engine_config(engine_config *c, const mica_load_options *o, mica_error *err) {
     *c = (engine_config){.n_ctx = o->n_ctx, .ram_bytes = o->ram_bytes, .draft = !o->no_draft};
+    c->vram_bytes = o->vram_bytes;
+    c->vram_reserve = o->vram_reserve;
     TRY(parse_device(c, o->device, err));
     TRY(parse_isa(c, o->isa, err));
     cpu_topology topo;
@@ -133,8 +163,9 @@ static void fill_info(mica_model *m, const engine_config *c) {
     i->has_draft = s->has_draft && c->draft;
     i->n_expert_used = s->n_expert_used;
     i->weights_bytes = s->weight_bytes;
-    i->kv_bytes = p->item[PLAN_RAM][PLAN_KV].n_bytes;
-    i->scratch_bytes = p->item[PLAN_RAM][PLAN_SCRATCH].n_bytes;
+    plan_tier tier = p->card[0] ? PLAN_VRAM : PLAN_RAM;
+    i->kv_bytes = p->item[tier][PLAN_KV].n_bytes;
+    i->scratch_bytes = p->item[tier][PLAN_SCRATCH].n_bytes;
 }
 
 /* ---- what only an encoder of images or sounds could fill ---- */
@@ -166,11 +197,35 @@ mica_status api_check_media(const mica_model *m, const int32_t *ids, size_t n, m
 
 /* ---- load ---- */
 
+/* "auto" chose a card that cannot take this model: the CPU can. */
+static mica_status open_somewhere(mica_model *m, engine_config *c, const mica_load_options *o, mica_error *err) {
+    mica_error why;
+    bool chosen = (!o->device || strcmp(o->device, "auto") == 0) && c->dev != DEV_CPU;
+    mica_status st = engine_open(&m->e, c, chosen ? &why : err);
+    if (!chosen || st == MICA_OK) return st;
+    if (st != MICA_E_FIT && st != MICA_E_NOMEM && st != MICA_E_DEVICE && st != MICA_E_UNSUPPORTED) {
+        if (err) *err = why;
+        return st;
+    }
+    log_info("device", "%s; running on the CPU", why.text);
+    c->dev = DEV_CPU;
+    return engine_open(&m->e, c, err);
+}
+
+static void tell_progress(void *user, uint64_t done, uint64_t total) {
+    const mica_load_options *o = user;
+    o->progress(o->progress_user, "load", done, total);
+}
+
 /* The embedding may have rows past the vocabulary (padding), never fewer than tokens. */
 static mica_status open_engine(mica_model *m, engine_config *c, const mica_load_options *o, mica_error *err) {
     c->g = m->g;
     if (o->cancel && o->cancel->set) return fail(err, MICA_E_CANCELLED, "load: cancelled");
-    TRY(engine_open(&m->e, c, err));
+    if (o->progress) {
+        c->loaded = tell_progress;
+        c->loaded_user = (void *)(uintptr_t)o; // read, not written
+    }
+    TRY(open_somewhere(m, c, o, err));
     uint32_t n_row = engine_shape(m->e)->n_vocab, n_tok = (uint32_t)text_vocab_n(m->vocab);
     if (n_tok > n_row)
         return fail(err, MICA_E_FORMAT, "%s: %u tokens, but token_embd.weight has %u rows", gguf_name(m->g),

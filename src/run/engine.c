@@ -93,7 +93,29 @@ uint32_t engine_snapshots(const engine *e) {
     return snapshot_count(model_shape_of(e->m));
 }
 
-static void plan_from(plan *p, model *m, const engine_config *cfg) {
+static dev_config device_config(const model *m, const engine_config *cfg) {
+    dev_config dc = {.kind = cfg->dev, .isa = cfg->isa, .n_thread = cfg->n_thread, .card = cfg->card};
+    dc.limits = model_shape_of(m)->limits;
+    dc.limits.n_row = row_max_of(cfg);
+    return dc;
+}
+
+/* What the card has and its device takes, when it is one. */
+static mica_status plan_card(plan_request *r, dev_memory *mem, model *m, const engine_config *cfg, mica_error *err) {
+    if (cfg->dev == DEV_CPU || cfg->dev == DEV_REF) return MICA_OK;
+    dev_config dc = device_config(m, cfg);
+    TRY(dev_memory_get(mem, &dc, err));
+    r->card = mem->id;
+    r->vram_total = mem->total_bytes;
+    r->vram_free = mem->free_bytes;
+    r->vram_cap = cfg->vram_bytes;
+    r->vram_fixed_bytes = mem->fixed_bytes;
+    r->vram_reserve = cfg->vram_reserve ? cfg->vram_reserve : mem->display ? PLAN_SCREEN_BYTES : 0;
+    return MICA_OK;
+}
+
+static mica_status plan_from(plan *p, model *m, const engine_config *cfg, mica_error *err) {
+    dev_memory mem;
     const model_shape *s = model_shape_of(m);
     uint32_t row_max = row_max_of(cfg), out_max = out_max_of(cfg);
     plan_request r = {.ram_cap = cfg->ram_bytes,
@@ -115,16 +137,18 @@ static void plan_from(plan *p, model *m, const engine_config *cfg) {
     r.state_bytes = s->state_floats * sizeof(float) + snapshot_count(s) * snapshot_bytes(s);
     r.scratch_bytes = model_scratch_bytes(m, row_max, out_max, cfg->n_seq) +
                       2 * (size_t)out_max * s->n_vocab * sizeof(float);
+    TRY(plan_card(&r, &mem, m, cfg, err));
     plan_make(p, &r);
+    return MICA_OK;
 }
 
 mica_status engine_plan(plan *out, const engine_config *cfg, mica_error *err) {
     model *m;
     TRY(model_open(&m, cfg->g, err));
     if (cfg->draft) model_draft_enable(m);
-    plan_from(out, m, cfg);
+    mica_status st = plan_from(out, m, cfg, err);
     model_close(m);
-    return MICA_OK;
+    return st;
 }
 
 static mica_status take_cache(engine *e, const engine_config *cfg, mica_error *err) {
@@ -198,6 +222,17 @@ static mica_status take_step(engine *e, mica_error *err) {
     return take_drafts(e, err);
 }
 
+/* A device counts bytes, the caller wants their share of all. Only while weights are bound. */
+typedef struct load_watch {
+    const engine_config *cfg;
+    uint64_t n_total;
+} load_watch;
+
+static void tell_loaded(void *user, uint64_t n_bytes) {
+    const load_watch *w = user;
+    w->cfg->loaded(w->cfg->loaded_user, n_bytes, w->n_total);
+}
+
 mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err) {
     *out = NULL;
     mica_status st = MICA_OK;
@@ -206,7 +241,7 @@ mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err)
     TRY_GOTO(model_open(&e->m, cfg->g, err), done);
     e->draft = cfg->draft && model_shape_of(e->m)->has_draft;
     if (e->draft) model_draft_enable(e->m);
-    plan_from(&e->p, e->m, cfg);
+    TRY_GOTO(plan_from(&e->p, e->m, cfg, err), done);
     TRY_GOTO(plan_check(&e->p, err), done);
     const model_shape *s = model_shape_of(e->m);
     e->g = cfg->g;
@@ -217,9 +252,13 @@ mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err)
     e->out_max = out_max_of(cfg);
     e->n_slot[KV_GROUP_FULL] = (e->p.n_ctx + KV_PAGE - 1) / KV_PAGE;
     e->n_slot[KV_GROUP_WINDOW] = ring_slots(s, e->row_max);
-    dev_config dc = {.kind = cfg->dev, .isa = cfg->isa, .n_thread = cfg->n_thread, .limits = s->limits};
-    dc.limits.n_row = e->row_max;
+    dev_config dc = device_config(e->m, cfg);
     dc.experts = model_experts(e->m);
+    load_watch watch = {cfg, s->weight_bytes};
+    if (cfg->loaded) {
+        dc.loaded = tell_loaded;
+        dc.loaded_user = &watch;
+    }
     TRY_GOTO(dev_open(&e->d, &dc, err), done);
     TRY_GOTO(model_bind(e->m, e->d, err), done);
     TRY_GOTO(take_cache(e, cfg, err), done);
@@ -430,6 +469,34 @@ bool engine_drafts(const engine *e) {
     return e->draft;
 }
 
+/* Calls go to the device between begin and end: it may replay what it recorded of the same step. */
+static mica_status forward_draft(engine *e, const draft_step *s, mica_error *err) {
+    dev_step key = {.n_row = s->n_row, .n_prompt = s->n_prompt, .n_out = s->n_out, .part = s->chain ? 2 : 1};
+    bool done;
+    for (uint32_t i = 0; i < s->n_row; i++) {
+        if ((uint32_t)e->draft_rows_host[i].pos >= key.n_kv) key.n_kv = (uint32_t)e->draft_rows_host[i].pos + 1;
+    }
+    TRY(dev_step_begin(e->d, &key, &done, err));
+    if (done) return MICA_OK;
+    mica_status st = model_draft_forward(e->m, s, err);
+    mica_status end = dev_step_end(e->d, st == MICA_OK, st == MICA_OK ? err : NULL);
+    return st != MICA_OK ? st : end;
+}
+
+static mica_status forward(engine *e, const model_step *s, const row_info *rows, mica_error *err) {
+    dev_step key = {.n_row = s->n_row, .n_prompt = s->n_prompt, .n_out = s->n_out, .n_run = s->n_run};
+    bool done;
+    key.n_out_prompt = s->n_out_prompt;
+    for (uint32_t i = 0; i < s->n_row; i++) {
+        if ((uint32_t)rows[i].pos >= key.n_kv) key.n_kv = (uint32_t)rows[i].pos + 1;
+    }
+    TRY(dev_step_begin(e->d, &key, &done, err));
+    if (done) return MICA_OK;
+    mica_status st = model_forward(e->m, s, err);
+    mica_status end = dev_step_end(e->d, st == MICA_OK, st == MICA_OK ? err : NULL);
+    return st != MICA_OK ? st : end;
+}
+
 /* Uploads rows and runs the draft block; n_prompt of them are prompt role. */
 static mica_status run_draft(engine *e, const draft_row *rows, uint32_t n, uint32_t n_prompt, bool chain,
                              mica_error *err) {
@@ -454,7 +521,7 @@ static mica_status run_draft(engine *e, const draft_row *rows, uint32_t n, uint3
     TRY(dev_upload(e->d, e->h_rows, e->h_rows_host, n * sizeof *e->h_rows_host, err));
     if (s.n_out)
         TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
-    TRY(model_draft_forward(e->m, &s, err));
+    TRY(forward_draft(e, &s, err));
     if (s.n_out == 0) return MICA_OK;
     return dev_download(e->d, e->logits_host, e->logits,
                         (size_t)s.n_out * model_shape_of(e->m)->n_vocab * sizeof(float), err);
@@ -532,7 +599,7 @@ mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_
     TRY(dev_upload(e->d, e->runs, e->runs_host, s.n_run * sizeof *e->runs_host, err));
     if (s.n_out)
         TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
-    TRY(model_forward(e->m, &s, err));
+    TRY(forward(e, &s, rows, err));
     settle_runs(e, s.n_run);
     e->n_step++;
     if (s.n_out)

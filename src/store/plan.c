@@ -24,8 +24,39 @@ static uint64_t longest_ctx(const plan_request *r, uint64_t limit, uint64_t fixe
     return (limit - base) / per / PLAN_PAGE * PLAN_PAGE;
 }
 
+/* Everything in the card's memory. What allocators round up to, and the driver's own, is a 64th of the weights
+ * and 64 MiB. */
+static void card_make(plan *p, const plan_request *r) {
+    uint64_t spared = r->vram_reserve ? r->vram_reserve : r->vram_total / 32;
+    p->vram_limit = r->vram_free > spared ? r->vram_free - spared : 0;
+    if (r->vram_cap && r->vram_cap < p->vram_limit) p->vram_limit = r->vram_cap;
+    uint64_t slack = r->weight_bytes / 64 + ((uint64_t)64 << 20);
+    uint64_t scratch = r->scratch_bytes + r->vram_fixed_bytes + slack, fixed = scratch + r->weight_bytes;
+    uint64_t most = longest_ctx(r, p->vram_limit, fixed);
+    if (most > r->n_ctx_train) most = r->n_ctx_train;
+    uint64_t least = r->n_ctx_train < PLAN_CTX_MIN ? r->n_ctx_train : PLAN_CTX_MIN;
+    p->n_ctx = r->n_ctx ? r->n_ctx : (uint32_t)(most < least ? least : most);
+    uint64_t kv = kv_bytes(r, p->n_ctx), state = r->state_bytes * r->n_seq;
+    p->need_bytes = fixed + kv + state;
+    p->fits = p->need_bytes <= p->vram_limit;
+    p->nearest_ctx = p->fits ? 0 : (uint32_t)most;
+    p->n_expert = r->n_expert;
+    snprintf(p->card, sizeof p->card, "%s", r->card);
+    p->item[PLAN_VRAM][PLAN_WEIGHTS] = (plan_item){r->weight_bytes - r->expert_bytes, 1};
+    p->item[PLAN_VRAM][PLAN_EXPERTS] = (plan_item){r->expert_bytes, r->n_expert};
+    p->item[PLAN_VRAM][PLAN_KV] = (plan_item){kv, r->n_seq};
+    p->item[PLAN_VRAM][PLAN_STATE] = (plan_item){state, r->n_seq};
+    p->item[PLAN_VRAM][PLAN_SCRATCH] = (plan_item){scratch, 1};
+}
+
 void plan_make(plan *p, const plan_request *r) {
     *p = (plan){.ram_total = r->ram_total, .ram_free = r->ram_free};
+    p->vram_total = r->vram_total;
+    p->vram_free = r->vram_free;
+    if (r->card) {
+        card_make(p, r);
+        return;
+    }
     uint64_t reserve = r->ram_free / 16; // the page cache and everybody else
     p->ram_limit = r->ram_cap ? r->ram_cap : r->ram_free - reserve;
     uint64_t most = longest_ctx(r, p->ram_limit, r->scratch_bytes);
@@ -61,6 +92,16 @@ void plan_make(plan *p, const plan_request *r) {
 mica_status plan_check(const plan *p, mica_error *err) {
     if (p->fits) return MICA_OK;
     const double mib = 1024.0 * 1024.0;
+    if (p->card[0] && p->nearest_ctx == 0)
+        return fail(err, MICA_E_FIT,
+                    "device %s: %.0f MiB needed, %.0f MiB of its memory allowed: the model does not fit on it; "
+                    "--device cpu runs it from memory",
+                    p->card, (double)p->need_bytes / mib, (double)p->vram_limit / mib);
+    if (p->card[0])
+        return fail(err, MICA_E_FIT,
+                    "device %s: %.0f MiB needed for a context of %u, %.0f MiB of its memory allowed: --context %u "
+                    "would fit",
+                    p->card, (double)p->need_bytes / mib, p->n_ctx, (double)p->vram_limit / mib, p->nearest_ctx);
     if (p->nearest_ctx == 0)
         return fail(err, MICA_E_FIT,
                     "memory: %.0f MiB needed for a context of %u, %.0f MiB allowed: no context fits",

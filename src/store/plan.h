@@ -16,7 +16,7 @@ typedef enum plan_what {
     PLAN_EXPERTS,
     PLAN_WHAT_N
 } plan_what;
-typedef enum plan_tier { PLAN_RAM, PLAN_SSD, PLAN_TIER_N } plan_tier;
+typedef enum plan_tier { PLAN_RAM, PLAN_SSD, PLAN_VRAM, PLAN_TIER_N } plan_tier;
 
 extern const char *const plan_what_name[PLAN_WHAT_N]; // as in `plan --json`
 
@@ -38,6 +38,10 @@ typedef struct plan_request {
     uint64_t scratch_bytes;
     uint32_t n_seq, n_ctx_train;
     uint32_t n_ctx; // 0: choose
+    /* On a graphics card; card NULL: none. */
+    const char *card; // "hip:0"
+    uint64_t vram_total, vram_free, vram_cap, vram_reserve; // bytes; cap and reserve 0: none asked for
+    uint64_t vram_fixed_bytes;                              // scratch of the device's own
 } plan_request;
 
 typedef struct plan {
@@ -47,10 +51,13 @@ typedef struct plan {
     uint64_t ram_total, ram_free, ram_limit;
     plan_item item[PLAN_TIER_N][PLAN_WHAT_N];
     uint64_t n_expert, n_expert_ram, n_expert_ssd;
-    uint64_t need_bytes; // what must be in RAM: cache, state and scratch
+    uint64_t need_bytes; // what must be in RAM: cache, state and scratch; on a card, everything
+    char card[16];       // "": none; else all of the model is in its memory
+    uint64_t vram_total, vram_free, vram_limit;
 } plan;
 
 enum { PLAN_CTX_MIN = 4096, PLAN_PAGE = 256 };
+enum { PLAN_SCREEN_BYTES = 512 << 20 }; // left alone on a card that a screen is connected to
 
 void plan_make(plan *out, const plan_request *req);
 /* MICA_E_FIT with the numbers and the nearest context that fits; MICA_OK when it fits. */
