@@ -39,8 +39,8 @@ static mica_status open_engine(engine **e, gguf_file **g, const setup *u, mica_e
     char path[256];
     snprintf(path, sizeof path, "tests/fixtures/%s.q4_k_m.gguf", u->name);
     *e = NULL;
-    if (u->dev == DEV_SIM) CHECK_OK(gpu_sim_configure(u->knobs, err));
-    CHECK_OK(gguf_open(g, path, err));
+    if (u->dev == DEV_SIM) CHECK(gpu_sim_configure(u->knobs, err) == MICA_OK);
+    CHECK(gguf_open(g, path, err) == MICA_OK);
     engine_config c = {.g = *g, .dev = u->dev, .isa = CPU_SCALAR, .n_thread = 1, .n_ctx = 512, .kv = u->kv};
     c.n_seq = u->n_seq;
     c.n_ubatch = u->n_ubatch;
