@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Assembly that holds files and their names: tools/embed.sh OUT "TEXTS" "OBJECTS". A text is named as it is
 # included ("kern/all.cuh"); an object by its file name. Objects older than any text are left out.
 set -eu
@@ -20,7 +20,8 @@ done
         n=$((n + 1))
         printf '.Lname%d: .asciz "%s"\n.balign 16\n.Ldata%d: .incbin "%s"\n.Lend%d:\n' $n "$name" $n "$f" $n
     done
-    printf '.balign 8\n.globl mica_kern_file_count\n.hidden mica_kern_file_count\nmica_kern_file_count: .quad %d\n' $n
+    printf '.balign 8\n.globl mica_kern_file_count\n.hidden mica_kern_file_count\n'
+    printf 'mica_kern_file_count: .quad %d\n' $n
     echo '.section .data.rel.ro,"aw"'
     printf '.balign 8\n.globl mica_kern_files\n.hidden mica_kern_files\nmica_kern_files:\n'
     i=0

@@ -1,9 +1,9 @@
-/* Device source to machine code or PTX for NVIDIA cards, at build time, without the CUDA toolkit: NVRTC through
- * dlopen.
+/* Device source to machine code or PTX for NVIDIA cards, at build time, without the CUDA toolkit: NVRTC
+ * through dlopen.
  *
  *     nvrtc LIBRARY NAME OUT TEXT...      NAME: sm_90.cubin or compute_75.ptx; texts are paths below src/
- *     nvrtc --find LIBRARY                prints the library's path when it can be opened; LIBRARY "" looks in the
- *                                         usual places */
+ *     nvrtc --find LIBRARY                prints the library's path when it can be opened; LIBRARY "" looks
+ * in the usual places */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>

@@ -40,8 +40,8 @@ struct expert_source {
 
 typedef enum dev_kind { DEV_REF, DEV_CPU, DEV_HIP, DEV_CUDA, DEV_SIM } dev_kind;
 
-/* What a step is to a device that may record it once and replay it: everything that the calls of a step depend
- * on beside what is in device memory. */
+/* What a step is to a device that may record it once and replay it: everything that the calls of a step
+ * depend on beside what is in device memory. */
 typedef struct dev_step {
     uint32_t n_row, n_prompt, n_out, n_out_prompt, n_run;
     uint32_t n_kv; // no row sees more positions than this
@@ -137,13 +137,13 @@ void dev_close(dev *d); // accepts NULL
 
 /* Memory of a graphics card, and what dev_open takes of it for itself. MICA_E_DEVICE: it cannot be used. */
 typedef struct dev_memory {
-    char id[16];                               // "hip:0"
+    char id[16]; // "hip:0"
     uint64_t total_bytes, free_bytes, fixed_bytes;
-    bool display;                              // a screen is connected to it
+    bool display; // a screen is connected to it
 } dev_memory;
 mica_status dev_memory_get(dev_memory *out, const dev_config *cfg, mica_error *err);
-/* The device for "auto": the best card that can be used, else DEV_CPU. why: "" or a line on what keeps a card of
- * this machine from being used. */
+/* The device for "auto": the best card that can be used, else DEV_CPU. why: "" or a line on what keeps a card
+ * of this machine from being used. */
 void dev_choose(dev_kind *kind, int *card, char *why, size_t n_why);
 
 #define DEV_CALL(op)                                                                                         \

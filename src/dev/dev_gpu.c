@@ -1,8 +1,9 @@
 /* A graphics card as a device: its memory, the weights on it, scratch, launches, and the check that a step's
  * values were finite. What an operation launches is in gpu_ops*.c; what a driver is, in gpu_drv.h.
  *
- * Everything is enqueued in one stream. Nothing waits but downloads and dev_sync. Weights go through two pinned
- * buffers, so that the copy of one piece over the link overlaps with reading the next from the file. */
+ * Everything is enqueued in one stream. Nothing waits but downloads and dev_sync. Weights go through two
+ * pinned buffers, so that the copy of one piece over the link overlaps with reading the next from the file.
+ */
 #include "dev/gpu_own.h"
 
 #include "base/log.h"
@@ -56,8 +57,8 @@ static mica_status take(gpu *g, void **out, size_t n, const char *what, mica_err
         size_t n_free = 0, n_total = 0;
         *out = NULL;
         o->v->mem_info(&n_free, &n_total);
-        return fail(err, o->v->status_of(rc), "device %s: %s: allocate %zu bytes, %zu of %zu free: %s", o->card.id,
-                    what, n, n_free, n_total, o->v->error_name(rc));
+        return fail(err, o->v->status_of(rc), "device %s: %s: allocate %zu bytes, %zu of %zu free: %s",
+                    o->card.id, what, n, n_free, n_total, o->v->error_name(rc));
     }
     o->taken[o->n_taken++] = *out;
     return MICA_OK;
@@ -220,7 +221,9 @@ done:
 
 mica_status gpu_experts_of(gpu *g, uint32_t layer, const gpu_expert **out, mica_error *err) {
     *out = layer < GPU_LAYER_MAX ? g->own->layer_experts[layer] : NULL;
-    if (!*out) return fail(err, MICA_E_INTERNAL, "device %s: experts of layer %u: not bound", g->own->card.id, layer);
+    if (!*out)
+        return fail(err, MICA_E_INTERNAL, "device %s: experts of layer %u: not bound", g->own->card.id,
+                    layer);
     return MICA_OK;
 }
 
@@ -242,8 +245,8 @@ mica_status gpu_launch(gpu *g, const gpu_call *c, mica_error *err) {
     if (rc == 0) rc = o->v->launch(o->function[c->kernel], &s, o->stream, c->args, c->args_bytes);
     if (rc == 0) return MICA_OK;
     return fail(err, o->v->status_of(rc), "device %s: kernel %s, grid %u x %u x %u, block %u: %s", o->card.id,
-                gpu_kernel_name[c->kernel], c->grid.x, c->grid.y, c->grid.z, c->block.x * c->block.y * c->block.z,
-                o->v->error_name(rc));
+                gpu_kernel_name[c->kernel], c->grid.x, c->grid.y, c->grid.z,
+                c->block.x * c->block.y * c->block.z, o->v->error_name(rc));
 }
 
 /* ---- open and close ---- */
@@ -310,8 +313,8 @@ static gpu_caps caps_of(const gpu_card *c) {
     snprintf(k.arch, sizeof k.arch, "%s", c->arch);
     k.block_threads = c->block_threads;
     k.dot4 = true; // all that are usable
-    k.mma = c->kind == GPU_CUDA ? atoi(c->arch + 3) >= 80 : strncmp(c->arch, "gfx11", 5) == 0 ||
-                                                            strncmp(c->arch, "gfx12", 5) == 0;
+    k.mma = c->kind == GPU_CUDA ? atoi(c->arch + 3) >= 80
+                                : strncmp(c->arch, "gfx11", 5) == 0 || strncmp(c->arch, "gfx12", 5) == 0;
     return k;
 }
 

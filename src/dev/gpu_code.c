@@ -26,8 +26,8 @@ static int number_of(const char *name, const char *prefix, const char *suffix) {
     return strcmp(end, suffix) == 0 && v > 0 && v < 10000 ? (int)v : -1;
 }
 
-/* How well an object fits an NVIDIA card of number `want`: the number of the object, PTX below all machine code;
- * -1: not at all. */
+/* How well an object fits an NVIDIA card of number `want`: the number of the object, PTX below all machine
+ * code; -1: not at all. */
 static int cuda_fit(const char *name, int want) {
     int sm = number_of(name, "sm_", ".cubin.gz"), ptx = number_of(name, "compute_", ".ptx.gz");
     if (sm > 0 && sm <= want && sm / 10 == want / 10) return 10000 + sm;
@@ -127,8 +127,12 @@ static mica_status recipe_texts(recipe *r, mica_error *err) {
 /* No contraction and no flush to zero anywhere: docs/ARITHMETIC.md rule 9. */
 static void recipe_options(recipe *r, const gpu_card *c) {
     static const char *const hip[] = {"-O3", "-std=c++17", "-ffp-contract=off", "-DMICA_DEVICE_SOURCE=1"};
-    static const char *const cuda[] = {"--std=c++17",      "--fmad=false",     "--ftz=false",
-                                       "--prec-div=true",  "--prec-sqrt=true", "-DMICA_DEVICE_SOURCE=1",
+    static const char *const cuda[] = {"--std=c++17",
+                                       "--fmad=false",
+                                       "--ftz=false",
+                                       "--prec-div=true",
+                                       "--prec-sqrt=true",
+                                       "-DMICA_DEVICE_SOURCE=1",
                                        "--device-as-default-execution-space"};
     bool amd = c->kind == GPU_HIP;
     snprintf(r->arch, sizeof r->arch, amd ? "--offload-arch=%s" : "--gpu-architecture=%s", c->arch);
@@ -152,7 +156,8 @@ static mica_status compile_failed(const gpu_drv *v, void *prog, const gpu_card *
     return st;
 }
 
-static mica_status compile(void **image, size_t *n_bytes, const recipe *r, const gpu_card *c, mica_error *err) {
+static mica_status compile(void **image, size_t *n_bytes, const recipe *r, const gpu_card *c,
+                           mica_error *err) {
     const gpu_drv *v = c->drv;
     void *prog = NULL;
     mica_status st = MICA_OK;
@@ -200,7 +205,8 @@ static uint64_t recipe_hash(const recipe *r, const gpu_card *c) {
     XXH3_64bits_update(h, version, sizeof version);
     for (int i = 0; i < r->n_option; i++) XXH3_64bits_update(h, r->options[i], strlen(r->options[i]) + 1);
     XXH3_64bits_update(h, r->text, strlen(r->text));
-    for (int i = 0; i < r->n_header; i++) XXH3_64bits_update(h, r->header_text[i], strlen(r->header_text[i]) + 1);
+    for (int i = 0; i < r->n_header; i++)
+        XXH3_64bits_update(h, r->header_text[i], strlen(r->header_text[i]) + 1);
     uint64_t v = XXH3_64bits_digest(h);
     XXH3_freeState(h);
     return v;

@@ -1,4 +1,5 @@
-/* The driver table filled from libcuda (CUDA's driver interface, 11.4 and later) and, when it is there, nvrtc. */
+/* The driver table filled from libcuda (CUDA's driver interface, 11.4 and later) and, when it is there,
+ * nvrtc. */
 #include "dev/gpu_drv.h"
 
 #include <dlfcn.h>
@@ -6,8 +7,15 @@
 #include <string.h>
 
 /* CUdevice_attribute */
-enum { MAX_THREADS = 1, SHARED_BLOCK = 8, N_MP = 16, INTEGRATED = 18, CC_MAJOR = 75, CC_MINOR = 76,
-       SHARED_OPTIN = 97 };
+enum {
+    MAX_THREADS = 1,
+    SHARED_BLOCK = 8,
+    N_MP = 16,
+    INTEGRATED = 18,
+    CC_MAJOR = 75,
+    CC_MINOR = 76,
+    SHARED_OPTIN = 97
+};
 enum { FUNC_SHARED_MAX = 8 }; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100 };
 
@@ -63,7 +71,8 @@ static int attribute(int which, int card) {
 }
 
 static void describe(gpu_card *c) {
-    snprintf(c->arch, sizeof c->arch, "sm_%d%d", attribute(CC_MAJOR, c->index), attribute(CC_MINOR, c->index));
+    snprintf(c->arch, sizeof c->arch, "sm_%d%d", attribute(CC_MAJOR, c->index),
+             attribute(CC_MINOR, c->index));
     c->wave = 32;
     c->n_mp = (uint32_t)attribute(N_MP, c->index);
     c->block_threads = (uint32_t)attribute(MAX_THREADS, c->index);
@@ -78,16 +87,20 @@ static void describe(gpu_card *c) {
 static void open_rtc(gpu_drv *v) {
     static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
                                         NULL};
-    static const char *const folders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib",
-                                          "/opt/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", NULL};
+    static const char *const folders[] = {"/usr/local/cuda/lib64",
+                                          "/usr/local/cuda/targets/x86_64-linux/lib",
+                                          "/opt/cuda/lib64",
+                                          "/usr/lib/x86_64-linux-gnu",
+                                          "/usr/lib64",
+                                          NULL};
     gpu_lib lib;
     v->rtc = gpu_lib_open(&lib, names, folders) && gpu_drv_bind_rtc(v, lib.handle, 0);
 }
 
 void gpu_cuda_fill(gpu_drv *v) {
     static const char *const names[] = {"libcuda.so.1", "libcuda.so", NULL};
-    static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
-                                          "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", NULL};
+    static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64",       "/usr/lib",
+                                          "/usr/local/nvidia/lib64",   "/usr/lib/wsl/lib", NULL};
     gpu_lib lib;
     v->id = "cuda";
     v->error_name = error_name;

@@ -17,7 +17,8 @@ static bool open_path(gpu_lib *out, const char *path) {
     out->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!out->handle) return false;
     struct link_map *map;
-    const char *where = dlinfo(out->handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0] ? map->l_name : path;
+    const char *where =
+        dlinfo(out->handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0] ? map->l_name : path;
     snprintf(out->path, sizeof out->path, "%s", where);
     log_debug("device", "opened %s", out->path);
     return true;

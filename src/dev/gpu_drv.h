@@ -10,9 +10,9 @@
  *
  * Nothing is linked: libraries are opened with dlopen by absolute path, the path is kept and logged. CUDA's
  * driver interface and HIP's module interface have the same shapes, so an entry is the vendor's own function
- * under our name; what differs (properties, contexts, launches) is a small function of the filling. A function
- * returns 0 or the vendor's error number. Handles (contexts, streams, events, modules, functions, graphs) are
- * void *; device memory is void * that the host never follows.
+ * under our name; what differs (properties, contexts, launches) is a small function of the filling. A
+ * function returns 0 or the vendor's error number. Handles (contexts, streams, events, modules, functions,
+ * graphs) are void *; device memory is void * that the host never follows.
  *
  * Threads: getting a table is safe anywhere; a card's calls belong to its worker. */
 #ifndef MICA_GPU_DRV_H
@@ -37,7 +37,7 @@ typedef enum gpu_kind { GPU_HIP, GPU_CUDA, GPU_SIM, GPU_KIND_N } gpu_kind;
     X(total, (size_t * n, int card), "cuDeviceTotalMem_v2", "hipDeviceTotalMem")                             \
     X(attribute, (int *v, int which, int card), "cuDeviceGetAttribute", "hipDeviceGetAttribute")             \
     X(bus_id, (char *s, int n, int card), "cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId")                     \
-    X(mem_info, (size_t * n_free, size_t *n_total), "cuMemGetInfo_v2", "hipMemGetInfo")                      \
+    X(mem_info, (size_t * n_free, size_t * n_total), "cuMemGetInfo_v2", "hipMemGetInfo")                     \
     X(mem_alloc, (void **p, size_t n), "cuMemAlloc_v2", "hipMalloc")                                         \
     X(mem_free, (void *p), "cuMemFree_v2", "hipFree")                                                        \
     X(pinned_alloc, (void **p, size_t n, unsigned flags), "cuMemHostAlloc", "hipHostMalloc")                 \
@@ -72,8 +72,10 @@ typedef enum gpu_kind { GPU_HIP, GPU_CUDA, GPU_SIM, GPU_KIND_N } gpu_kind;
 /* X(field, parameters, CUDA's symbol, HIP's symbol): the compiler at run time, all there or none */
 #define GPU_RTC_SYMBOLS(X)                                                                                   \
     X(rtc_version, (int *major, int *minor), "nvrtcVersion", "hiprtcVersion")                                \
-    X(rtc_new, (void **prog, const char *text, const char *name, int n, const char *const *headers,          \
-                const char *const *names), "nvrtcCreateProgram", "hiprtcCreateProgram")                      \
+    X(rtc_new,                                                                                               \
+      (void **prog, const char *text, const char *name, int n, const char *const *headers,                   \
+       const char *const *names),                                                                            \
+      "nvrtcCreateProgram", "hiprtcCreateProgram")                                                           \
     X(rtc_compile, (void *prog, int n, const char *const *options), "nvrtcCompileProgram",                   \
       "hiprtcCompileProgram")                                                                                \
     X(rtc_log_size, (void *prog, size_t *n), "nvrtcGetProgramLogSize", "hiprtcGetProgramLogSize")            \
@@ -110,17 +112,17 @@ typedef struct gpu_drv {
     int (*shared_allow)(void *function, uint32_t n_bytes); // dynamic shared memory beyond 48 KiB
     const char *(*error_name)(int rc);
     mica_status (*status_of)(int rc); // what a caller can do about it
-    void (*describe)(gpu_card *c); // arch, wave, multiprocessors ... of card c->index
+    void (*describe)(gpu_card *c);    // arch, wave, multiprocessors ... of card c->index
 } gpu_drv;
 
 /* What a person or a plan wants to know of a card. */
 struct gpu_card {
     gpu_kind kind;
     int index;
-    char id[16];   // "hip:0"
-    char name[96]; // "AMD Radeon RX 9070 XT"
-    char arch[32]; // "gfx1201", "sm_90"
-    char bus[24];  // "0000:03:00.0"
+    char id[16];      // "hip:0"
+    char name[96];    // "AMD Radeon RX 9070 XT"
+    char arch[32];    // "gfx1201", "sm_90"
+    char bus[24];     // "0000:03:00.0"
     char reason[400]; // why it is not usable, or ""
     const gpu_drv *drv;
     uint32_t wave, n_mp, shared_bytes, block_threads;
@@ -143,7 +145,7 @@ bool gpu_card_choose(gpu_card *out, char *why, size_t n_why);
 /* ---- for the fillings ---- */
 
 typedef struct gpu_lib {
-    void *handle;      // of dlopen, kept for the life of the process
+    void *handle; // of dlopen, kept for the life of the process
     char path[200];
 } gpu_lib;
 
@@ -156,8 +158,8 @@ void gpu_sim_fill(gpu_drv *v);
 const char *gpu_drv_bind(gpu_drv *v, void *lib, int column);
 bool gpu_drv_bind_rtc(gpu_drv *v, void *lib, int column);
 
-/* Why a card's device node cannot be opened: "no permission on /dev/kfd (group render)", or "". seen: there is
- * such hardware. */
+/* Why a card's device node cannot be opened: "no permission on /dev/kfd (group render)", or "". seen: there
+ * is such hardware. */
 void gpu_node_check(gpu_kind kind, bool *seen, char *why, size_t n_why);
 bool gpu_node_display(const char *bus); // a connector of the card is connected (sysfs)
 

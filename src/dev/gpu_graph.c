@@ -1,6 +1,6 @@
-/* Decode as one graph: the launches of a step are captured once for each shape and replayed. What changes from
- * step to step (tokens, positions, runs, tables) is in device memory; what launch geometry depends on is the
- * graph's key. Steps with prompt rows are launched as they are: their shapes hardly come twice. */
+/* Decode as one graph: the launches of a step are captured once for each shape and replayed. What changes
+ * from step to step (tokens, positions, runs, tables) is in device memory; what launch geometry depends on is
+ * the graph's key. Steps with prompt rows are launched as they are: their shapes hardly come twice. */
 #include "dev/gpu_own.h"
 
 #include <string.h>

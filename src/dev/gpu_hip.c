@@ -1,6 +1,6 @@
-/* The driver table filled from libamdhip64 (ROCm 5.2 and later). Its module interface has CUDA's shapes; cards
- * are chosen by number instead of by context, and the name of the instruction set is in a struct whose layout
- * changed with ROCm 6, so it is looked for in the bytes. */
+/* The driver table filled from libamdhip64 (ROCm 5.2 and later). Its module interface has CUDA's shapes;
+ * cards are chosen by number instead of by context, and the name of the instruction set is in a struct whose
+ * layout changed with ROCm 6, so it is looked for in the bytes. */
 #include "dev/gpu_drv.h"
 
 #include <dlfcn.h>
@@ -100,8 +100,13 @@ static void open_rtc(gpu_drv *v, void *own) {
 void gpu_hip_fill(gpu_drv *v) {
     static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                         "libamdhip64.so", NULL};
-    static const char *const folders[] = {"/opt/rocm/lib", "/opt/rocm/hip/lib", "/usr/lib/x86_64-linux-gnu",
-                                          "/usr/lib64", "/usr/lib", "/opt/amdgpu/lib/x86_64-linux-gnu", NULL};
+    static const char *const folders[] = {"/opt/rocm/lib",
+                                          "/opt/rocm/hip/lib",
+                                          "/usr/lib/x86_64-linux-gnu",
+                                          "/usr/lib64",
+                                          "/usr/lib",
+                                          "/opt/amdgpu/lib/x86_64-linux-gnu",
+                                          NULL};
     gpu_lib lib;
     v->id = "hip";
     v->error_name = error_name;

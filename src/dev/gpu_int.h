@@ -32,9 +32,9 @@ typedef struct gpu_dims {
 
 typedef struct gpu_call {
     gpu_kernel kernel;
-    gpu_dims grid, block;     // blocks, threads of a block
-    size_t shared_bytes;      // dynamic shared memory, beyond what the kernel declares
-    const void *args;         // borrowed for the call: the kernel's one struct
+    gpu_dims grid, block; // blocks, threads of a block
+    size_t shared_bytes;  // dynamic shared memory, beyond what the kernel declares
+    const void *args;     // borrowed for the call: the kernel's one struct
     size_t args_bytes;
 } gpu_call;
 
@@ -58,7 +58,7 @@ struct gpu {
     dev d; // first: a dev * is a gpu *
     gpu_caps caps;
     dev_limits limits;
-    void *scratch;        // device, gpu_scratch_bytes of it: belongs to whichever operation runs
+    void *scratch; // device, gpu_scratch_bytes of it: belongs to whichever operation runs
     size_t scratch_bytes;
     /* device, [1]: 0, or the GPU_BAD_* of a value that was not finite. A kernel that sees one writes it when
      * it is still 0 (any of several may win). dev_sync reads and clears it. */
@@ -72,8 +72,9 @@ struct gpu {
 
 /* Where a value was not finite, and the texts of docs/ARITHMETIC.md's step errors, the same as the CPU's. */
 #define GPU_BAD_LIST(X)                                                                                      \
-    X(NORM, "norm") X(ACT, "activations") X(GLU, "glu") X(QUERY, "query") X(KEY, "key or value")             \
-    X(ATTN, "attention") X(EXPERT, "expert") X(ROUTER, "router") X(DELTA, "delta rule")
+    X(NORM, "norm")                                                                                          \
+    X(ACT, "activations") X(GLU, "glu") X(QUERY, "query") X(KEY, "key or value") X(ATTN, "attention")        \
+        X(EXPERT, "expert") X(ROUTER, "router") X(DELTA, "delta rule")
 #define GPU_BAD_ID(id, text) GPU_BAD_##id,
 enum { GPU_BAD_NONE, GPU_BAD_LIST(GPU_BAD_ID) GPU_BAD_N };
 #undef GPU_BAD_ID

@@ -1,5 +1,5 @@
-/* What the system's files say of graphics cards, for the reasons a driver does not give: a device node that may
- * not be opened, a connector with a screen on it. */
+/* What the system's files say of graphics cards, for the reasons a driver does not give: a device node that
+ * may not be opened, a connector with a screen on it. */
 #include "dev/gpu_drv.h"
 
 #include <dirent.h>

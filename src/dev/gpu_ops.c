@@ -16,8 +16,8 @@ static const gpu_kernel g_embed[GGUF_TYPE_N] = {GPU_TYPES(EMBED_ENTRY)};
 mica_status gpu_op_embed(dev *d, const embed_args *a, mica_error *err) {
     bool quant = gguf_type_get(a->table.type)->cls == GGUF_CLASS_QUANT;
     uint32_t n = quant ? a->table.n_col / 32 : a->table.n_col;
-    return gpu_go((gpu *)d, g_embed[a->table.type], (gpu_dims){gpu_ceil(n, EMBED_THREADS), a->n_row, 1},
-                  EMBED_THREADS, a, sizeof *a, err);
+    gpu_dims grid = {gpu_ceil(n, EMBED_THREADS), a->n_row, 1};
+    return GPU_GO_KERNEL((gpu *)d, g_embed[a->table.type], grid, EMBED_THREADS, a);
 }
 
 mica_status gpu_op_norm(dev *d, const norm_args *a, mica_error *err) {

@@ -6,14 +6,14 @@
 #include "kern/record.h"
 
 /* One launch; nothing when the grid is empty. */
-static inline mica_status gpu_go(gpu *g, gpu_kernel k, gpu_dims grid, uint32_t n_thread, const void *args,
-                                 size_t n_args, mica_error *err) {
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return MICA_OK;
-    gpu_call c = {k, grid, {n_thread, 1, 1}, 0, args, n_args};
-    return gpu_launch(g, &c, err);
+static inline mica_status gpu_go(gpu *g, const gpu_call *c, mica_error *err) {
+    if (c->grid.x == 0 || c->grid.y == 0 || c->grid.z == 0) return MICA_OK;
+    return gpu_launch(g, c, err);
 }
-#define GPU_GO(g, kernel, grid, n_thread, record)                                                            \
-    gpu_go(g, GPU_K_##kernel, grid, n_thread, record, sizeof *(record), err)
+/* record: a pointer to what the kernel takes. */
+#define GPU_GO_KERNEL(g, kernel, grid, n_thread, record)                                                     \
+    gpu_go(g, &(gpu_call){kernel, grid, {n_thread, 1, 1}, 0, record, sizeof *(record)}, err)
+#define GPU_GO(g, name, grid, n_thread, record) GPU_GO_KERNEL(g, GPU_K_##name, grid, n_thread, record)
 
 static inline uint32_t gpu_ceil(uint32_t a, uint32_t b) {
     return a / b + (a % b != 0);

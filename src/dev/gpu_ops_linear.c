@@ -39,12 +39,12 @@ static mica_status token_launch(gpu *g, linear_job *j, mica_error *err) {
     j->n_segment = n_segment;
     j->n_block_row = TOKEN_GROUPS / n_segment;
     gpu_dims grid = {blocks_of(j, j->n_block_row), gpu_ceil(n, 1u << i), 1};
-    return gpu_go(g, g_types[w->type].token[i], grid, TOKEN_THREADS, j, sizeof *j, err);
+    return GPU_GO_KERNEL(g, g_types[w->type].token[i], grid, TOKEN_THREADS, j);
 }
 
 static mica_status prompt_launch(gpu *g, linear_job *j, uint32_t n_tile, mica_error *err) {
     gpu_dims grid = {blocks_of(j, PROMPT_TILE), n_tile, 1};
-    return gpu_go(g, g_types[j->out[0].w.type].prompt, grid, PROMPT_THREADS, j, sizeof *j, err);
+    return GPU_GO_KERNEL(g, g_types[j->out[0].w.type].prompt, grid, PROMPT_THREADS, j);
 }
 
 mica_status gpu_op_linear(dev *d, const linear_args *a, mica_error *err) {

@@ -72,5 +72,5 @@ mica_status gpu_op_delta(dev *d, const delta_args *a, mica_error *err) {
                    : a->d_k <= 128 ? GPU_K_delta_runs_32
                                    : GPU_K_delta_runs_64;
     gpu_dims grid = {gpu_ceil(a->d_v, DELTA_COLS), a->n_v, a->n_run};
-    return gpu_go(g, k, grid, DELTA_THREADS, &j, sizeof j, err);
+    return GPU_GO_KERNEL(g, k, grid, DELTA_THREADS, &j);
 }

@@ -13,11 +13,11 @@ typedef struct bound_weight {
     size_t n_bytes;
 } bound_weight;
 
-/* A captured step. It is captured at its second time: what a driver loads at first use cannot be loaded during a
- * capture. */
+/* A captured step. It is captured at its second time: what a driver loads at first use cannot be loaded
+ * during a capture. */
 typedef struct step_graph {
     dev_step key;
-    void *exec; // owned; NULL until it was captured
+    void *exec;    // owned; NULL until it was captured
     uint64_t last; // step number of its last use
 } step_graph;
 

@@ -5,8 +5,8 @@
  *  - Device memory is counted against a limit, filled with garbage, and stands between guard words that are
  *    checked at every sync and free; under ASan the guards are poisoned, so that the first touch is named.
  *  - Nothing runs when it is enqueued. A stream keeps its work and does it when something waits for it, so a
- *    missing wait reads old bytes. A copy from pageable memory takes the bytes at once, one from pinned memory
- *    when it runs, as on a real card.
+ *    missing wait reads old bytes. A copy from pageable memory takes the bytes at once, one from pinned
+ * memory when it runs, as on a real card.
  *  - Capture keeps the work for a graph instead; what a real card refuses in a capture is refused.
  *  - Faults come when the knobs say so (gpu_sim.h), and a lost card stays lost.
  *
@@ -34,8 +34,16 @@
 enum { GUARD_BYTES = 256, GUARD_BYTE = 0xC3, FRESH_BYTE = 0xA5, ALIGN = 256, CARD_MAX = 8, ARGS_MAX = 4096 };
 
 /* As CUDA numbers them where it has the same. */
-enum { RC_INVALID = 1, RC_NO_MEMORY = 2, RC_NO_KERNEL = 500, RC_COPY = 702, RC_LOST = 719, RC_CAPTURE = 900,
-       RC_GUARD = 9001, RC_DIVERGED = 9002 };
+enum {
+    RC_INVALID = 1,
+    RC_NO_MEMORY = 2,
+    RC_NO_KERNEL = 500,
+    RC_COPY = 702,
+    RC_LOST = 719,
+    RC_CAPTURE = 900,
+    RC_GUARD = 9001,
+    RC_DIVERGED = 9002
+};
 
 typedef struct sim_block {
     struct sim_block *next;

@@ -5,8 +5,9 @@
  * Comma-separated NAME=VALUE: cards, arch, wave (32 or 64; from arch when absent), mp (multiprocessors), vram
  * (bytes; K, M, G), link (GB/s of a copy to or from the host), latency (us of each copy and launch), memory
  * (GB/s of copies on the card). Faults, counted from 1, each happens once: no_memory=N (the N-th allocation
- * fails), lost=N (the card is gone at the N-th launch), copy_error=N (the N-th copy never completes), garbage=N
- * (the N-th launch's first result is not a number). The time that events measure is the simulated one. */
+ * fails), lost=N (the card is gone at the N-th launch), copy_error=N (the N-th copy never completes),
+ * garbage=N (the N-th launch's first result is not a number). The time that events measure is the simulated
+ * one. */
 #ifndef MICA_GPU_SIM_H
 #define MICA_GPU_SIM_H
 

@@ -27,15 +27,24 @@ static bool read_real(double *out, const char *text) {
 }
 
 static bool set_count(sim_knobs *k, const char *name, uint64_t v) {
-    if (strcmp(name, "cards") == 0 && v >= 1 && v <= CARDS_MAX) k->n_card = (int)v;
-    else if (strcmp(name, "wave") == 0 && (v == 32 || v == 64)) k->wave = (uint32_t)v;
-    else if (strcmp(name, "mp") == 0 && v >= 1 && v <= 1024) k->n_mp = (uint32_t)v;
-    else if (strcmp(name, "vram") == 0 && v >= 1) k->vram_bytes = v;
-    else if (strcmp(name, "no_memory") == 0) k->no_memory = v;
-    else if (strcmp(name, "lost") == 0) k->lost = v;
-    else if (strcmp(name, "copy_error") == 0) k->copy_error = v;
-    else if (strcmp(name, "garbage") == 0) k->garbage = v;
-    else return false;
+    if (strcmp(name, "cards") == 0 && v >= 1 && v <= CARDS_MAX)
+        k->n_card = (int)v;
+    else if (strcmp(name, "wave") == 0 && (v == 32 || v == 64))
+        k->wave = (uint32_t)v;
+    else if (strcmp(name, "mp") == 0 && v >= 1 && v <= 1024)
+        k->n_mp = (uint32_t)v;
+    else if (strcmp(name, "vram") == 0 && v >= 1)
+        k->vram_bytes = v;
+    else if (strcmp(name, "no_memory") == 0)
+        k->no_memory = v;
+    else if (strcmp(name, "lost") == 0)
+        k->lost = v;
+    else if (strcmp(name, "copy_error") == 0)
+        k->copy_error = v;
+    else if (strcmp(name, "garbage") == 0)
+        k->garbage = v;
+    else
+        return false;
     return true;
 }
 

@@ -112,9 +112,9 @@ static json_t *json_tier(const plan *p, plan_tier tier) {
                                                (json_int_t)i->n_bytes, "count", (json_int_t)i->count));
     }
     if (tier == PLAN_VRAM)
-        return json_pack("{s:s, s:I, s:I, s:I, s:o}", "device", p->card, "total", (json_int_t)p->vram_total, "free",
-                         (json_int_t)p->vram_free, "reserve", (json_int_t)(p->vram_free - p->vram_limit), "items",
-                         items);
+        return json_pack("{s:s, s:I, s:I, s:I, s:o}", "device", p->card, "total", (json_int_t)p->vram_total,
+                         "free", (json_int_t)p->vram_free, "reserve",
+                         (json_int_t)(p->vram_free - p->vram_limit), "items", items);
     bool ram = tier == PLAN_RAM;
     uint64_t total = ram ? p->ram_total : used, spare = ram ? p->ram_free : 0;
     uint64_t reserve = ram && p->ram_free > p->ram_limit ? p->ram_free - p->ram_limit : 0;
@@ -130,9 +130,9 @@ static json_t *json_plan(const plan *p) {
     json_t *nearest =
         p->nearest_ctx ? json_pack("{s:I}", "context", (json_int_t)p->nearest_ctx) : json_null();
     return json_pack("{s:b, s:o, s:{s:I, s:I, s:I, s:I}, s:I, s:o}", "fits", p->fits, "tiers", tiers,
-                     "experts", "total", (json_int_t)p->n_expert, "vram", (json_int_t)(p->card[0] ? p->n_expert : 0), "ram",
-                     (json_int_t)p->n_expert_ram, "ssd", (json_int_t)p->n_expert_ssd, "context",
-                     (json_int_t)p->n_ctx, "nearest", nearest);
+                     "experts", "total", (json_int_t)p->n_expert, "vram",
+                     (json_int_t)(p->card[0] ? p->n_expert : 0), "ram", (json_int_t)p->n_expert_ram, "ssd",
+                     (json_int_t)p->n_expert_ssd, "context", (json_int_t)p->n_ctx, "nearest", nearest);
 }
 
 mica_status mica_plan(char **json, const mica_load_options *opt, mica_error *err) {
@@ -154,11 +154,11 @@ mica_status mica_plan(char **json, const mica_load_options *opt, mica_error *err
 static json_t *json_card(const gpu_card *c) {
     char version[24];
     snprintf(version, sizeof version, "%d", c->drv ? c->drv->code_version : 0);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:b, s:b, s:b}", "id", c->id, "name", c->name,
-                          "arch", c->arch, "wave", (json_int_t)c->wave, "vram_total", (json_int_t)c->vram_total,
-                          "vram_free", (json_int_t)c->vram_free, "driver", version, "library",
-                          c->drv ? c->drv->library : "", "integrated", c->integrated, "display", c->display,
-                          "usable", c->usable);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:b, s:b, s:b}", "id", c->id, "name",
+                          c->name, "arch", c->arch, "wave", (json_int_t)c->wave, "vram_total",
+                          (json_int_t)c->vram_total, "vram_free", (json_int_t)c->vram_free, "driver", version,
+                          "library", c->drv ? c->drv->library : "", "integrated", c->integrated, "display",
+                          c->display, "usable", c->usable);
     if (o) json_object_set_new(o, "reason", c->reason[0] ? json_string(c->reason) : json_null());
     return o;
 }
@@ -168,11 +168,11 @@ static mica_status json_cpu(json_t **out, bool selftest, mica_error *err) {
     uint64_t total, spare;
     cpu_topology_get(&topo);
     plan_machine(&total, &spare);
-    *out = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:n, s:b, s:b, s:b, s:n, s:i, s:i}", "id", "cpu", "name",
-                     topo.model, "arch", cpu_isa_name(cpu_isa_best()), "wave", 0, "vram_total",
+    *out = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:n, s:b, s:b, s:b, s:n, s:i, s:i}", "id", "cpu",
+                     "name", topo.model, "arch", cpu_isa_name(cpu_isa_best()), "wave", 0, "vram_total",
                      (json_int_t)total, "vram_free", (json_int_t)spare, "driver", "none", "library",
-                     "integrated", 0, "display", 0, "usable", 1, "reason", "cores", topo.n_physical, "threads",
-                     topo.n_default);
+                     "integrated", 0, "display", 0, "usable", 1, "reason", "cores", topo.n_physical,
+                     "threads", topo.n_default);
     if (!*out) return fail(err, MICA_E_NOMEM, "devices: out of memory");
     if (!selftest) return MICA_OK;
     json_t *rows;

@@ -198,7 +198,8 @@ mica_status api_check_media(const mica_model *m, const int32_t *ids, size_t n, m
 /* ---- load ---- */
 
 /* "auto" chose a card that cannot take this model: the CPU can. */
-static mica_status open_somewhere(mica_model *m, engine_config *c, const mica_load_options *o, mica_error *err) {
+static mica_status open_somewhere(mica_model *m, engine_config *c, const mica_load_options *o,
+                                  mica_error *err) {
     mica_error why;
     bool chosen = (!o->device || strcmp(o->device, "auto") == 0) && c->dev != DEV_CPU;
     mica_status st = engine_open(&m->e, c, chosen ? &why : err);

@@ -101,7 +101,8 @@ static dev_config device_config(const model *m, const engine_config *cfg) {
 }
 
 /* What the card has and its device takes, when it is one. */
-static mica_status plan_card(plan_request *r, dev_memory *mem, model *m, const engine_config *cfg, mica_error *err) {
+static mica_status plan_card(plan_request *r, dev_memory *mem, model *m, const engine_config *cfg,
+                             mica_error *err) {
     if (cfg->dev == DEV_CPU || cfg->dev == DEV_REF) return MICA_OK;
     dev_config dc = device_config(m, cfg);
     TRY(dev_memory_get(mem, &dc, err));
@@ -474,7 +475,8 @@ static mica_status forward_draft(engine *e, const draft_step *s, mica_error *err
     dev_step key = {.n_row = s->n_row, .n_prompt = s->n_prompt, .n_out = s->n_out, .part = s->chain ? 2 : 1};
     bool done;
     for (uint32_t i = 0; i < s->n_row; i++) {
-        if ((uint32_t)e->draft_rows_host[i].pos >= key.n_kv) key.n_kv = (uint32_t)e->draft_rows_host[i].pos + 1;
+        if ((uint32_t)e->draft_rows_host[i].pos >= key.n_kv)
+            key.n_kv = (uint32_t)e->draft_rows_host[i].pos + 1;
     }
     TRY(dev_step_begin(e->d, &key, &done, err));
     if (done) return MICA_OK;

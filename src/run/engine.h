@@ -21,12 +21,13 @@ typedef struct engine_config {
     int n_thread;
     uint32_t n_ctx, n_seq, n_ubatch; // n_ctx 0: chosen by the plan
     kv_type kv;
-    uint64_t ram_bytes; // cap; 0: what is free
-    int card;           // which of a kind of graphics cards
+    uint64_t ram_bytes;                // cap; 0: what is free
+    int card;                          // which of a kind of graphics cards
     uint64_t vram_bytes, vram_reserve; // cap, and what is left alone; 0: as the plan thinks fit
-    void (*loaded)(void *user, uint64_t n_bytes, uint64_t n_total); // weights on the card so far; NULL: nobody asks
+    void (*loaded)(void *user, uint64_t n_bytes,
+                   uint64_t n_total); // weights on the card so far; NULL: nobody asks
     void *loaded_user;
-    bool draft;         // keep what the model's own draft block needs, when it has one
+    bool draft; // keep what the model's own draft block needs, when it has one
 } engine_config;
 
 typedef struct engine engine;

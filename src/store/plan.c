@@ -24,8 +24,8 @@ static uint64_t longest_ctx(const plan_request *r, uint64_t limit, uint64_t fixe
     return (limit - base) / per / PLAN_PAGE * PLAN_PAGE;
 }
 
-/* Everything in the card's memory. What allocators round up to, and the driver's own, is a 64th of the weights
- * and 64 MiB. */
+/* Everything in the card's memory. What allocators round up to, and the driver's own, is a 64th of the
+ * weights and 64 MiB. */
 static void card_make(plan *p, const plan_request *r) {
     uint64_t spared = r->vram_reserve ? r->vram_reserve : r->vram_total / 32;
     p->vram_limit = r->vram_free > spared ? r->vram_free - spared : 0;
@@ -93,15 +93,17 @@ mica_status plan_check(const plan *p, mica_error *err) {
     if (p->fits) return MICA_OK;
     const double mib = 1024.0 * 1024.0;
     if (p->card[0] && p->nearest_ctx == 0)
-        return fail(err, MICA_E_FIT,
-                    "device %s: %.0f MiB needed, %.0f MiB of its memory allowed: the model does not fit on it; "
-                    "--device cpu runs it from memory",
-                    p->card, (double)p->need_bytes / mib, (double)p->vram_limit / mib);
+        return fail(
+            err, MICA_E_FIT,
+            "device %s: %.0f MiB needed, %.0f MiB of its memory allowed: the model does not fit on it; "
+            "--device cpu runs it from memory",
+            p->card, (double)p->need_bytes / mib, (double)p->vram_limit / mib);
     if (p->card[0])
-        return fail(err, MICA_E_FIT,
-                    "device %s: %.0f MiB needed for a context of %u, %.0f MiB of its memory allowed: --context %u "
-                    "would fit",
-                    p->card, (double)p->need_bytes / mib, p->n_ctx, (double)p->vram_limit / mib, p->nearest_ctx);
+        return fail(
+            err, MICA_E_FIT,
+            "device %s: %.0f MiB needed for a context of %u, %.0f MiB of its memory allowed: --context %u "
+            "would fit",
+            p->card, (double)p->need_bytes / mib, p->n_ctx, (double)p->vram_limit / mib, p->nearest_ctx);
     if (p->nearest_ctx == 0)
         return fail(err, MICA_E_FIT,
                     "memory: %.0f MiB needed for a context of %u, %.0f MiB allowed: no context fits",

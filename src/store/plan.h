@@ -39,7 +39,7 @@ typedef struct plan_request {
     uint32_t n_seq, n_ctx_train;
     uint32_t n_ctx; // 0: choose
     /* On a graphics card; card NULL: none. */
-    const char *card; // "hip:0"
+    const char *card;                                       // "hip:0"
     uint64_t vram_total, vram_free, vram_cap, vram_reserve; // bytes; cap and reserve 0: none asked for
     uint64_t vram_fixed_bytes;                              // scratch of the device's own
 } plan_request;

@@ -223,7 +223,8 @@ static void test_two_cards_have_memory_of_their_own(void **state) {
     CHECK(v->n_card == 2);
     float *x = take(1 << 19);
     CHECK_OK(gpu_card_get(&c, GPU_SIM, 0, &err));
-    CHECK(c.vram_free == 1 << 20 && c.wave == 64 && strcmp(c.arch, "gfx906") == 0 && strcmp(c.id, "sim:0") == 0);
+    CHECK(c.vram_free == 1 << 20 && c.wave == 64 && strcmp(c.arch, "gfx906") == 0 &&
+          strcmp(c.id, "sim:0") == 0);
     CHECK(v->enter(g_ctx, 1) == 0 && v->mem_info(&n_free, &n_total) == 0 && n_free == 1 << 19);
     CHECK(gpu_card_get(&c, GPU_SIM, 2, &err) == MICA_E_DEVICE && strstr(err.text, "there are 2") != NULL);
     CHECK(v->mem_free(x) == 0);
@@ -243,8 +244,9 @@ static void test_knobs_are_read_or_named(void **state) {
     CHECK(k.wave == 64);
     CHECK_OK(sim_knobs_parse(&k, "wave=64", &err));
     CHECK(k.wave == 64);
-    static const char *const bad[] = {"cards=0",  "cards=9",   "vram=2T", "wave=16", "colour=red", "arch=", "link=-1",
-                                      "vram=-1G", "latency=x", "cards",   "vram=99999999999G"};
+    static const char *const bad[] = {"cards=0",    "cards=9", "vram=2T",          "wave=16",
+                                      "colour=red", "arch=",   "link=-1",          "vram=-1G",
+                                      "latency=x",  "cards",   "vram=99999999999G"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK(sim_knobs_parse(&k, bad[i], &err) == MICA_E_ARG);
         CHECK(strstr(err.text, "MICA_SIM") != NULL);

@@ -129,9 +129,9 @@ static void compare(const char *what, const setup *u, const trace *want, trace *
     CHECK(got->n == want->n && got->n_vocab == want->n_vocab);
     for (size_t i = 0; i < want->n * want->n_vocab; i++) {
         if (memcmp(&got->logits[i], &want->logits[i], sizeof(float)) == 0) continue;
-        print_error("%s %s card %s ubatch %u kv %d: logits %zu of %zu, id %zu: %.9g, definition %.9g\n", u->name, what,
-                    u->knobs, u->n_ubatch, (int)u->kv, i / want->n_vocab, want->n, i % want->n_vocab,
-                    (double)got->logits[i], (double)want->logits[i]);
+        print_error("%s %s card %s ubatch %u kv %d: logits %zu of %zu, id %zu: %.9g, definition %.9g\n",
+                    u->name, what, u->knobs, u->n_ubatch, (int)u->kv, i / want->n_vocab, want->n,
+                    i % want->n_vocab, (double)got->logits[i], (double)want->logits[i]);
         _fail(__FILE__, __LINE__);
     }
     free(got->logits);
@@ -208,7 +208,8 @@ static mica_status open_and_step(const char *name, const char *knobs, mica_error
 static void expect_fault(const char *knobs, mica_status want, const char *text) {
     mica_error err = {0};
     mica_status st = open_and_step("llama", knobs, &err);
-    if (st != want || !strstr(err.text, text)) print_error("%s: %s: %s\n", knobs, mica_status_name(st), err.text);
+    if (st != want || !strstr(err.text, text))
+        print_error("%s: %s: %s\n", knobs, mica_status_name(st), err.text);
     CHECK(st == want && strstr(err.text, text) != NULL && strchr(err.text, '\n') == NULL);
     expect_nothing_held();
 }
