@@ -318,6 +318,19 @@ static gpu_caps caps_of(const gpu_card *c) {
     return k;
 }
 
+/* Operations of the one family that runs on the CPU alone; dev_gpu_open has refused it before. */
+#define CPU_ALONE(X)                                                                                         \
+    X(group_norm)                                                                                            \
+    X(silu) X(spread) X(hyper_read) X(hyper_write) X(index_keys) X(index_select) X(ngram) X(ngram_gate) X(add)
+#define CPU_ALONE_BODY(op)                                                                                   \
+    static mica_status no_##op(dev *d, const op##_args *a, mica_error *err) {                                \
+        (void)a;                                                                                             \
+        return fail(err, MICA_E_UNSUPPORTED, "device %s: " #op ": on the CPU alone",                         \
+                    ((gpu *)d)->own->card.id);                                                               \
+    }
+CPU_ALONE(CPU_ALONE_BODY)
+#undef CPU_ALONE_BODY
+
 static const dev_ops g_gpu_ops = {
     .name = "gpu",
     .close = close_gpu,
@@ -347,7 +360,10 @@ static const dev_ops g_gpu_ops = {
     .delta = gpu_op_delta,
     .gate_norm = gpu_op_gate_norm,
     .gated_add = gpu_op_gated_add,
-    .softcap = gpu_op_softcap,
+#define CPU_ALONE_ENTRY(op) .op = no_##op,
+    CPU_ALONE(CPU_ALONE_ENTRY)
+#undef CPU_ALONE_ENTRY
+        .softcap = gpu_op_softcap,
     .scale = gpu_op_scale,
 };
 
@@ -361,6 +377,9 @@ mica_status dev_gpu_open(dev **out, const dev_config *cfg, mica_error *err) {
     gpu_card card;
     mica_status st = MICA_OK;
     TRY(gpu_card_get(&card, gpu_kind_of(cfg->kind), cfg->card, err));
+    if (cfg->limits.n_index_keep)
+        return fail(err, MICA_E_UNSUPPORTED,
+                    "device %s: networks with an attention index run on the CPU alone", card.id);
     gpu *g = mem_calloc(1, sizeof *g);
     gpu_own *o = mem_calloc(1, sizeof *o);
     if (!g || !o) {

@@ -7,7 +7,7 @@
 #include "dev/gpu_sim.h"
 #include "run/session.h"
 
-enum { N_PROMPT = 19, N_GEN = 4, N_SEQ = 3, N_WINDOW = 4, N_LOGIT_MAX = 4096 };
+enum { N_PROMPT = 10, N_GEN = 3, N_SEQ = 2, N_WINDOW = 3 };
 
 static const char *const g_fixture[] = {"llama",       "qwen3",  "qwen3_moe", "qwen3_5",
                                         "qwen3_5_moe", "gemma4", "gemma4_moe"};
@@ -148,7 +148,7 @@ static void test_prompt_and_decode(void **state) {
         for (int k = 0; k < 2; k++) {
             u.dev = DEV_SIM;
             u.knobs = g_waves[k];
-            u.n_ubatch = k ? 7 : 32;
+            u.n_ubatch = k ? 6 : 32;
             run_session(&got, &u);
             compare("prompt and decode", &u, &want, &got);
             expect_nothing_held();
@@ -217,7 +217,7 @@ static void expect_fault(const char *knobs, mica_status want, const char *text) 
 static void test_every_failed_allocation_is_told(void **state) {
     (void)state;
     mica_error err;
-    for (int n = 1;; n += n < 4 ? 1 : 9) {
+    for (int n = 1;; n += n < 4 ? 1 : 17) {
         char knobs[40];
         snprintf(knobs, sizeof knobs, "no_memory=%d", n);
         mica_status st = open_and_step("qwen3_moe", knobs, &err);
