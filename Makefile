@@ -31,35 +31,6 @@ TESTS := $(TEST_SRC:%.c=$(BUILD)/%)
 # Small programs that Python tests drive: tests/ROOM/*_main.c.
 MAINS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/*_main.c))
 
-KERN_TEXT := $(wildcard src/kern/*.cuh src/kern/*.h) src/quant/act.h src/quant/block.h \
-	src/quant/codebook_table.h src/quant/codebook_data.h src/base/exactf.h
-# Kernels ahead of time: clang-19 knows the AMD targets without ROCm; NVRTC (the toolkit's, or PyPI's
-# nvidia-cuda-nvrtc, found through NVRTC=path/libnvrtc.so) makes machine code and PTX for NVIDIA's.
-GFX := gfx906 gfx1030 gfx1031 gfx1032 gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1200 gfx1201
-KERN_CLANG ?= clang-19
-GFX_FLAGS := -x hip --cuda-device-only --no-gpu-bundle-output -nogpuinc -nogpulib -O3 -std=c++17 -fdeclspec \
-	-fuse-cuid=none -ffp-contract=off -Wall -Wextra -Werror -DMICA_DEVICE_SOURCE=1 -Isrc
-$(BUILD)/kern/gfx%.co: $(KERN_TEXT)
-	@mkdir -p $(@D)
-	@echo "  KERN gfx$*"
-	@$(KERN_CLANG) $(GFX_FLAGS) --offload-arch=gfx$* -DWAVE=$(if $(filter 9%,$*),64,32) src/kern/all.cuh -o $@
-$(BUILD)/kern/%.gz: $(BUILD)/kern/%
-	@gzip -9nc $< > $@
-kern-amd: $(GFX:%=$(BUILD)/kern/%.co.gz)
-SM := sm_80.cubin sm_86.cubin sm_89.cubin sm_90.cubin sm_120.cubin compute_75.ptx
-$(BUILD)/tools/nvrtc: tools/nvrtc.c Makefile
-	@mkdir -p $(@D)
-	@$(CC) -std=c17 $(WARN) -D_GNU_SOURCE $< -o $@ -ldl
-$(SM:%=$(BUILD)/kern/%): $(BUILD)/kern/%: $(KERN_TEXT) $(BUILD)/tools/nvrtc
-	@mkdir -p $(@D)
-	@echo "  KERN $*"
-	@$(BUILD)/tools/nvrtc "$(NVRTC)" $* $@ $(KERN_TEXT)
-kern-cuda: $(SM:%=$(BUILD)/kern/%.gz)
-kern: kern-amd
-	@$(MAKE) --no-print-directory $(if $(shell $(BUILD)/tools/nvrtc --find "$(NVRTC)" 2>/dev/null),kern-cuda)
-	@$(MAKE) --no-print-directory all
-.PHONY: kern kern-amd kern-cuda
-
 .PHONY: all check lint asan tsan fuzz install fmt fmt-check size clean help
 all: $(BUILD)/mica $(BUILD)/libmica.so
 
@@ -89,6 +60,35 @@ $(BUILD)/%.syntax: %.c Makefile
 syntax: $(SYNTAX)
 	@echo "$(words $(SYNTAX)) passed, 0 failed, 0 skipped"
 .PHONY: syntax
+
+KERN_TEXT := $(wildcard src/kern/*.cuh src/kern/*.h) src/quant/act.h src/quant/block.h \
+	src/quant/codebook_table.h src/quant/codebook_data.h src/base/exactf.h
+# Kernels ahead of time: clang-19 knows the AMD targets without ROCm; NVRTC (the toolkit's, or PyPI's
+# nvidia-cuda-nvrtc, found through NVRTC=path/libnvrtc.so) makes machine code and PTX for NVIDIA's.
+GFX := gfx906 gfx1030 gfx1031 gfx1032 gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1200 gfx1201
+KERN_CLANG ?= clang-19
+GFX_FLAGS := -x hip --cuda-device-only --no-gpu-bundle-output -nogpuinc -nogpulib -O3 -std=c++17 -fdeclspec \
+	-fuse-cuid=none -ffp-contract=off -Wall -Wextra -Werror -DMICA_DEVICE_SOURCE=1 -Isrc
+$(BUILD)/kern/gfx%.co: $(KERN_TEXT)
+	@mkdir -p $(@D)
+	@echo "  KERN gfx$*"
+	@$(KERN_CLANG) $(GFX_FLAGS) --offload-arch=gfx$* -DWAVE=$(if $(filter 9%,$*),64,32) src/kern/all.cuh -o $@
+$(BUILD)/kern/%.gz: $(BUILD)/kern/%
+	@gzip -9nc $< > $@
+kern-amd: $(GFX:%=$(BUILD)/kern/%.co.gz)
+SM := sm_80.cubin sm_86.cubin sm_89.cubin sm_90.cubin sm_120.cubin compute_75.ptx
+$(BUILD)/tools/nvrtc: tools/nvrtc.c Makefile
+	@mkdir -p $(@D)
+	@$(CC) -std=c17 $(WARN) -D_GNU_SOURCE $< -o $@ -ldl
+$(SM:%=$(BUILD)/kern/%): $(BUILD)/kern/%: $(KERN_TEXT) $(BUILD)/tools/nvrtc
+	@mkdir -p $(@D)
+	@echo "  KERN $*"
+	@$(BUILD)/tools/nvrtc "$(NVRTC)" $* $@ $(KERN_TEXT)
+kern-cuda: $(SM:%=$(BUILD)/kern/%.gz)
+kern: kern-amd
+	@$(MAKE) --no-print-directory $(if $(shell $(BUILD)/tools/nvrtc --find "$(NVRTC)" 2>/dev/null),kern-cuda)
+	@$(MAKE) --no-print-directory all
+.PHONY: kern kern-amd kern-cuda
 
 # Device source, and the code objects that `make kern` has made of it as it is now, inside the library. Without them
 # a card's kernels are compiled at first use.
