@@ -4,7 +4,6 @@
 #include "gguf_build.h"
 #include "temp_dir.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "gguf/gguf_int.h"
 
@@ -341,15 +340,12 @@ static void test_malformed_files_are_refused_by_name(void **state) {
         gguf_file *g = (gguf_file *)&b;
         c->build(&b, c->arg);
         const char *path = temp_dir_write(&dir, "malformed file.gguf", b.p ? b.p : "", b.n);
-        uint64_t start = clock_ns();
         mica_status st = gguf_open(&g, path, &err);
-        double ms = clock_ms_since(start);
         if (st != c->want || g || !strstr(err.text, c->needle) || !strstr(err.text, "malformed file.gguf: "))
             print_error("case '%s': %s: %s\n", c->name, mica_status_name(st), err.text);
         CHECK(st == c->want && err.status == c->want && g == NULL);
         CHECK(strstr(err.text, c->needle) && strstr(err.text, "malformed file.gguf: "));
         CHECK(utf8_valid(err.text, strlen(err.text)) && !strchr(err.text, '\n'));
-        CHECK(ms < 1000);
         // The same bytes from memory, in a block of their exact size: reading one byte more is an error under
         // ASan.
         char *exact = mem_alloc(b.n);
@@ -369,9 +365,7 @@ static void check_sparse(const char *path, const strbuf *head, uint64_t size, mi
     FILE *f = fopen(path, "wb");
     CHECK(f && fwrite(head->p, 1, head->n, f) == head->n && fclose(f) == 0);
     CHECK(truncate(path, (off_t)size) == 0);
-    uint64_t start = clock_ns();
     mica_status st = gguf_open(&g, path, &err);
-    CHECK(clock_ms_since(start) < 1000);
     if (st != want || (needle && !strstr(err.text, needle))) print_error("%s\n", err.text);
     CHECK(st == want && (!needle || strstr(err.text, needle)));
     gguf_close(g);

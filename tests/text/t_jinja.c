@@ -3,7 +3,6 @@
  * not make. */
 #include "check.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "text/jinja.h"
 #include "text/ucase.h"
@@ -202,7 +201,6 @@ static void test_nesting_is_bounded(void **state) {
 
 static void test_work_is_bounded(void **state) {
     (void)state;
-    uint64_t start = clock_ns();
     REFUSES(MICA_E_ARG, "{{ range(10**9) }}", "{}", "Range too big");
     REFUSES(MICA_E_ARG, "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
             "{}", "steps");
@@ -233,7 +231,6 @@ static void test_work_is_bounded(void **state) {
           "endfor %}"
           "{{ n.s|length }}",
           "{}", "800000");
-    CHECK(clock_ms_since(start) < 60000); // seconds without sanitizers
 }
 
 static void test_out_of_memory_is_said(void **state) {
