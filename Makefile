@@ -28,6 +28,10 @@ TEST_SRC := $(wildcard tests/*/t_*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SRC:%.c=$(BUILD)/%)
+# The emulation proves bits, which sanitizers do not change, and takes them minutes to compile.
+ifneq ($(SAN),)
+TESTS := $(filter-out %/t_quant_emu512,$(TESTS))
+endif
 # Small programs that Python tests drive: tests/ROOM/*_main.c.
 MAINS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/*_main.c))
 
