@@ -190,6 +190,24 @@ MICA_API void mica_text_stream_free(mica_text_stream *ts);
  * column. docs/GRAMMAR.md has the dialect. */
 MICA_API mica_status mica_grammar_new_gbnf(mica_grammar **out, const mica_model *m, const char *text,
                                            mica_error *err);
+typedef struct mica_grammar_options {
+    const char *prompt; // the text of mica_encode_chat that the answer follows: says whether thinking may
+                        // come first. NULL: what the grammar asks for begins at once
+    bool lenient;     // what a schema asks for and no grammar can hold to is left out, not refused
+    const char *tool; // of new_tools: the only one that may be called; NULL: any
+    bool optional;    // of new_tools: text may come before a call or instead of it (tool_choice "auto")
+    bool single;      // of new_tools: one call at most (parallel_tool_calls false)
+} mica_grammar_options;
+
+/* schema_json: a JSON schema; docs/GRAMMAR.md has the subset. {"type": "object"} is any JSON object. A
+ * keyword that cannot be held to is MICA_E_ARG with its name and place. opt: NULL is all zero. */
+MICA_API mica_status mica_grammar_new_schema(mica_grammar **out, const mica_model *m, const char *schema_json,
+                                             const mica_grammar_options *opt, mica_error *err);
+/* tools_json: as in mica_chat_options. The answer is one or more calls, written as the model's template
+ * writes them, with arguments that keep to the tools' schemas (always leniently). MICA_E_UNSUPPORTED: the
+ * template knows no calls; MICA_E_ARG: no tool of that name. */
+MICA_API mica_status mica_grammar_new_tools(mica_grammar **out, const mica_model *m, const char *tools_json,
+                                            const mica_grammar_options *opt, mica_error *err);
 /* The same grammar at the same place, to look ahead with or to try drafts on. */
 MICA_API mica_status mica_grammar_clone(mica_grammar **out, const mica_grammar *g, mica_error *err);
 /* A second clone's place in a first one: what draft windows go back with. Allocates nothing. */

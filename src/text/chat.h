@@ -45,6 +45,15 @@ typedef struct chat_format {
     const char *think_begin, *think_end; // "<think>" "</think>"; NULL: no thinking; static
 } chat_format;
 
+/* Where an answer stands towards thinking when it begins. */
+typedef enum chat_thinking {
+    CHAT_THINK_OVER,  // none will come: the template knows none, or the prompt closed it
+    CHAT_THINK_MAY,   // it may begin with it
+    CHAT_THINK_INSIDE // the prompt opened it
+} chat_thinking;
+/* By the end of the prompt's text. */
+chat_thinking chat_think_after(const chat_format *f, slice prompt);
+
 /* Efforts from least to most; "none" is thinking off. */
 typedef enum chat_effort {
     CHAT_MINIMAL,

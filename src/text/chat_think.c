@@ -39,6 +39,22 @@ void chat_think_markers(chat_format *f, const char *source) {
     }
 }
 
+static slice trimmed(slice s) {
+    while (s.n && strchr(" \t\r\n", s.p[s.n - 1])) s.n--;
+    return s;
+}
+
+static bool ends_with(slice s, slice end) {
+    return s.n >= end.n && memcmp(s.p + s.n - end.n, end.p, end.n) == 0;
+}
+
+chat_thinking chat_think_after(const chat_format *f, slice prompt) {
+    if (!f->think_begin || !f->think_end) return CHAT_THINK_OVER;
+    prompt = trimmed(prompt);
+    if (ends_with(prompt, trimmed(slice_of(f->think_begin)))) return CHAT_THINK_INSIDE;
+    return ends_with(prompt, trimmed(slice_of(f->think_end))) ? CHAT_THINK_OVER : CHAT_THINK_MAY;
+}
+
 static bool set_switch(json_t *context, size_t i, bool on) {
     const char *word = on ? SWITCH[i].on : SWITCH[i].off;
     return json_object_set_new(context, SWITCH[i].name, word ? json_string(word) : json_boolean(on)) == 0;

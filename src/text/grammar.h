@@ -25,14 +25,35 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "text/chat.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef struct mica_grammar grammar;
-typedef struct text_vocab text_vocab;
+
+/* How an answer begins. */
+typedef struct grammar_start {
+    const chat_format *format; // NULL: no thinking is known
+    chat_thinking thinking;    // what may come before what the grammar asks for
+} grammar_start;
 
 mica_status grammar_new_gbnf(grammar **out, const text_vocab *v, slice text, mica_error *err);
+/* schema: JSON text of a schema (schema.h has the subset, and what lenient leaves out). */
+mica_status grammar_new_schema(grammar **out, const text_vocab *v, slice schema, bool lenient,
+                               grammar_start start, mica_error *err);
+
+typedef struct grammar_tools {
+    const json_t *tools; // array of OpenAI tool definitions; borrowed for the call
+    const char *only;    // the one that may be called; NULL: any
+    bool optional;       // text may come instead of a call, and before it
+    bool single;         // one call at most
+    grammar_start start; // its format says how calls are written
+} grammar_tools;
+/* Calls as the model's template writes them, with arguments that keep to the tools' schemas as far as a
+ * grammar can. MICA_E_UNSUPPORTED: the template knows no calls. */
+mica_status grammar_new_tools(grammar **out, const text_vocab *v, const grammar_tools *t, mica_error *err);
 
 mica_status grammar_clone(grammar **out, const grammar *g, mica_error *err); // at the same place
 void grammar_copy(grammar *to, const grammar *from); // the place; both are clones of one. Allocates nothing

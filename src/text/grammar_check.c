@@ -59,6 +59,9 @@ static void walk(checker *c, bool through, bool *good) {
 static mica_status refuse(checker *c, uint32_t rule, const char *why) {
     const gram_rule *r = &c->g->rule[c->p->name[rule]];
     const slice name = gram_rule_name(c->g, c->p->name[rule]);
+    if (c->g->of_schema)
+        return gram_fail(c->g, MICA_E_ARG, "schema: %.*s: what it asks for %s",
+                         name.n > 200 ? 200 : (int)name.n, name.p, why);
     return gram_fail(c->g, MICA_E_ARG, "grammar: line %u column %u: rule '%.*s' %s", r->line, r->column,
                      name.n > 60 ? 60 : (int)name.n, name.p, why);
 }
@@ -67,8 +70,10 @@ static mica_status check_ends(checker *c) {
     bool *good = mem_alloc(c->p->n_rule * sizeof *good);
     if (!good) return gram_fail(c->g, MICA_E_NOMEM, "grammar: out of memory");
     walk(c, true, good);
-    for (uint32_t r = 0; r < c->p->n_rule && c->g->st == MICA_OK; r++)
-        if (!good[r]) refuse(c, r, "can never end");
+    uint32_t bad = GRAM_NONE; // one with a name, where there is one
+    for (uint32_t r = c->p->n_rule; r-- > 0;)
+        if (!good[r] && (bad == GRAM_NONE || gram_rule_name(c->g, c->p->name[r]).n)) bad = r;
+    if (bad != GRAM_NONE) refuse(c, bad, "can never end");
     mem_free(good);
     return c->g->st;
 }
@@ -149,7 +154,7 @@ static mica_status check_repeats(checker *c) {
                           n->column);
             break;
         case GRAM_RULE: empty[e] = number[n->a] != GRAM_NONE && c->p->may_be_empty[number[n->a]]; break;
-        case GRAM_UNTIL: empty[e] = n->hi != 0; break;
+        case GRAM_UNTIL: empty[e] = (n->hi & GRAM_MAY_END) != 0; break;
         default: break;
         }
     }
@@ -176,10 +181,10 @@ mica_status gram_program_check(gram_program *p, gram *g) {
     mica_status st = MICA_OK;
     if (!c.met || !c.queue || !c.chain || !c.waiting)
         st = gram_fail(g, MICA_E_NOMEM, "grammar: %u states: out of memory", p->n_state);
-    if (st == MICA_OK && only_empty(&c)) st = refuse(&c, p->root, "is nothing but the empty text");
-    if (st == MICA_OK) st = check_ends(&c);
     if (st == MICA_OK) walk(&c, false, p->may_be_empty);
     if (st == MICA_OK) st = sort_rules(&c);
+    if (st == MICA_OK && only_empty(&c)) st = refuse(&c, p->root, "is nothing but the empty text");
+    if (st == MICA_OK) st = check_ends(&c);
     if (st == MICA_OK) st = check_repeats(&c);
     mem_free(c.met);
     mem_free(c.queue);

@@ -125,8 +125,7 @@ static int by_low(const void *a, const void *b) {
     return x->lo != y->lo ? (x->lo > y->lo) - (x->lo < y->lo) : (x->hi > y->hi) - (x->hi < y->hi);
 }
 
-/* Sorted, without overlaps; complemented when asked. `out` has room for n + 1. */
-static size_t normal(gram_range *out, gram_range *r, size_t n, bool negated) {
+size_t gram_ranges_normal(gram_range *out, gram_range *r, size_t n, bool negated) {
     size_t k = 0;
     if (n) qsort(r, n, sizeof *r, by_low);
     for (size_t i = 0; i < n; i++) {
@@ -187,7 +186,7 @@ gram_expr gram_class_of(gram *g, const gram_range *ranges, size_t n, bool negate
         gram_fail(g, MICA_E_NOMEM, "grammar: out of memory");
     } else {
         if (n) memcpy(copy, ranges, n * sizeof *copy);
-        n = normal(r, copy, n, negated);
+        n = gram_ranges_normal(r, copy, n, negated);
         if (only_surrogates(r, n))
             gram_fail(g, MICA_E_ARG, "grammar: line %u column %u: a class of no character", g->line,
                       g->column);
@@ -211,19 +210,47 @@ static size_t matched(slice mark, size_t n, uint8_t byte) {
 
 enum { KEY_PREFIX = 8 };
 
-/* State n: the last n bytes are the first n of the mark. */
+/* States behind the first bytes of a character that is no part of a mark; n counts on from the mark's own. */
+enum { REST_1, REST_2, REST_3, AFTER_E0, AFTER_ED, AFTER_F0, AFTER_F4, N_REST = GRAM_UNTIL_REST };
+
+static void rest_edges(builder *b, uint32_t n) {
+    static const struct {
+        uint8_t from, lo, hi, to; // to N_REST: the character is whole
+    } rest[] = {{REST_1, 0x80, 0xBF, N_REST},   {REST_2, 0x80, 0xBF, REST_1},
+                {REST_3, 0x80, 0xBF, REST_2},   {AFTER_E0, 0xA0, 0xBF, REST_1},
+                {AFTER_ED, 0x80, 0x9F, REST_1}, {AFTER_F0, 0x90, 0xBF, REST_2},
+                {AFTER_F4, 0x80, 0x8F, REST_2}};
+    for (int i = 0; i < N_REST; i++)
+        edge_add(b, n + rest[i].from, rest[i].lo, rest[i].hi,
+                 rest[i].to == N_REST ? (uint16_t)0 : (uint16_t)(n + rest[i].to));
+}
+
+static void lead_edges(builder *b, uint32_t from, uint32_t n) {
+    static const struct {
+        uint8_t lo, hi, to;
+    } lead[] = {{0xC2, 0xDF, REST_1}, {0xE0, 0xE0, AFTER_E0}, {0xE1, 0xEC, REST_2}, {0xED, 0xED, AFTER_ED},
+                {0xEE, 0xEF, REST_2}, {0xF0, 0xF0, AFTER_F0}, {0xF1, 0xF3, REST_3}, {0xF4, 0xF4, AFTER_F4}};
+    for (size_t i = 0; i < sizeof lead / sizeof *lead; i++)
+        edge_add(b, from, lead[i].lo, lead[i].hi, (uint16_t)(n + lead[i].to));
+}
+
+/* State n: the last n bytes are the first n of the mark, which is ASCII, or one byte that no text has. */
 static void make_until(gram *g, slice key) {
-    builder b = {.g = g, .n_state = (uint32_t)key.n - KEY_PREFIX};
     const slice mark = {key.p + KEY_PREFIX, key.n - KEY_PREFIX};
-    for (size_t n = 0; n < mark.n; n++) {
+    const uint32_t n_mark = (uint32_t)mark.n;
+    builder b = {.g = g, .n_state = n_mark + N_REST};
+    for (uint32_t n = 0; n < n_mark; n++) {
         unsigned from = 0;
-        for (unsigned byte = 1; byte <= 256; byte++) {
+        for (unsigned byte = 1; byte <= 128; byte++) {
             const size_t k = matched(mark, n, (uint8_t)from);
-            if (byte < 256 && matched(mark, n, (uint8_t)byte) == k) continue;
-            edge_add(&b, (uint32_t)n, from, byte - 1, k == mark.n ? GRAM_DONE : (uint16_t)k);
+            if (byte < 128 && matched(mark, n, (uint8_t)byte) == k) continue;
+            edge_add(&b, n, from, byte - 1, k == mark.n ? GRAM_DONE : (uint16_t)k);
             from = byte;
         }
+        lead_edges(&b, n, n_mark);
+        if ((uint8_t)mark.p[0] == 0xFF) edge_add(&b, n, 0xFF, 0xFF, GRAM_DONE);
     }
+    rest_edges(&b, n_mark);
     keep(&b);
 }
 

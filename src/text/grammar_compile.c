@@ -146,16 +146,19 @@ static int32_t control_named(const gram *g, slice name) {
     return -1;
 }
 
-/* Any text up to a mark: its automaton is the mark's own (grammar_until.c), and besides it control tokens may
- * come, the mark among them, and the text may end where that was asked for. */
+/* Any text up to a mark: an automaton of its own, and beside it control tokens, the mark perhaps among them,
+ * and the text's end where that was asked for. */
 static uint32_t emit_until(compiler *c, const gram_node *n, uint32_t next) {
     const slice mark = {c->g->text.p + n->a, n->b};
     const int32_t control = control_named(c->g, mark);
     const uint32_t cls = gram_until_class(c->g, mark);
     const uint32_t then = emit_expr(c, n->lo, next);
     const uint32_t until = emit(c, ST_UNTIL, cls, then);
-    const uint32_t ways = emit(c, ST_SPLIT, GRAM_NONE, n->hi ? next : GRAM_NONE); // directly behind
-    uint32_t other = emit(c, ST_CONTROL, control < 0 ? GRAM_NONE : (uint32_t)control, until);
+    const uint32_t ways =
+        emit(c, ST_SPLIT, GRAM_NONE, n->hi & GRAM_MAY_END ? next : GRAM_NONE); // directly behind
+    uint32_t other = GRAM_NONE;
+    if (n->hi & GRAM_CONTROLS)
+        other = emit(c, ST_CONTROL, control < 0 ? GRAM_NONE : (uint32_t)control, until);
     if (control >= 0) other = emit(c, ST_SPLIT, other, emit(c, ST_TOKEN, (uint32_t)control, then));
     if (!failed(c)) c->p->state[ways].a = other;
     return until;

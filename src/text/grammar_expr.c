@@ -108,13 +108,13 @@ gram_expr gram_token(gram *g, int32_t id, bool negated) {
     return node_new(g, (gram_node){.kind = negated ? GRAM_NOT_TOKEN : GRAM_TOKEN, .a = (uint32_t)id}, 1);
 }
 
-gram_expr gram_until(gram *g, slice text, gram_expr then, bool may_end) {
+gram_expr gram_until(gram *g, slice text, gram_expr then, unsigned flags) {
     const uint32_t at = (uint32_t)g->text.n;
     strbuf_put(&g->text, text.p, text.n);
     if (g->text.failed) gram_fail(g, MICA_E_NOMEM, "grammar: out of memory");
-    return node_new(
-        g, (gram_node){.kind = GRAM_UNTIL, .a = at, .b = (uint32_t)text.n, .lo = then, .hi = may_end ? 1 : 0},
-        depth_of(g, then) + 1);
+    return node_new(g,
+                    (gram_node){.kind = GRAM_UNTIL, .a = at, .b = (uint32_t)text.n, .lo = then, .hi = flags},
+                    depth_of(g, then) + 1);
 }
 
 void gram_push(gram *g, gram_expr e) {

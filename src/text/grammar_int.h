@@ -37,7 +37,7 @@ typedef enum gram_kind {
     GRAM_RULE,   // a: rule
     GRAM_TOKEN,  // a: id
     GRAM_NOT_TOKEN,
-    GRAM_UNTIL, // a, b: text; anything up to and with it, then expression lo; hi 1: or anything without it
+    GRAM_UNTIL, // a, b: text; lo: what follows it; hi: GRAM_MAY_END, GRAM_CONTROLS
 } gram_kind;
 
 typedef struct gram_node {
@@ -90,7 +90,9 @@ typedef struct gram {
     uint32_t n_edge, cap_edge;
     strbuf text;
     uint32_t line, column; // given to new expressions
-    mica_status st;        // the first failure
+    bool of_schema;        // names of rules are places in a schema, lines mean nothing
+    bool gemma;     // values are written as Gemma 4 writes them: bare keys, strings in marks of its own
+    mica_status st; // the first failure
     mica_error err;
 } gram;
 
@@ -104,9 +106,18 @@ gram_expr gram_class_node(gram *g, uint32_t cls);
 gram_expr gram_any(gram *g); // any character
 gram_expr gram_repeat(gram *g, gram_expr e, uint32_t lo, uint32_t hi);
 gram_expr gram_call(gram *g, uint32_t rule);
-uint32_t gram_until_class(gram *g, slice mark); // any bytes up to and with the mark, as an automaton
+/* Sorted, without overlaps, complemented when asked. Sorts r; out has room for n + 1. */
+size_t gram_ranges_normal(gram_range *out, gram_range *r, size_t n, bool negated);
+/* Any text up to and with the mark, as an automaton; in its last states a character is not whole. */
+enum { GRAM_UNTIL_REST = 7 };
+uint32_t gram_until_class(gram *g, slice mark);
 gram_expr gram_token(gram *g, int32_t id, bool negated);
-gram_expr gram_until(gram *g, slice text, gram_expr then, bool may_end);
+/* Any text up to and with a mark, then `then`. may_end: or text without it. controls: control tokens may
+ * stand in the text. */
+enum { GRAM_MAY_END = 1, GRAM_CONTROLS = 2 };
+gram_expr gram_until(gram *g, slice text, gram_expr then, unsigned flags);
+/* What may come before `body` when an answer begins. */
+gram_expr gram_after_thinking(gram *g, grammar_start start, gram_expr body);
 /* Operands are pushed; then the last n become one. */
 void gram_push(gram *g, gram_expr e);
 gram_expr gram_seq(gram *g, uint32_t n); // of none: the empty text

@@ -232,7 +232,9 @@ static void follow(gram_table *t, uint32_t from) {
             break;
         case ST_CALL: follow_call(t, s, w.frame); break;
         case ST_END: follow_end(t, w.frame); break;
-        case ST_UNTIL: push(t, w.state + 1, 0, w.frame); // fall through
+        case ST_UNTIL: // between characters there are other ways on
+            if (w.sub + GRAM_UNTIL_REST < t->p->cls[s.a].n_state) push(t, w.state + 1, 0, w.frame);
+            // fall through
         default: keep_item(t, w);
         }
     }
