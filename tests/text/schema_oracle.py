@@ -155,7 +155,8 @@ class Maker:
 
         def instance():
             v = {k: parts[k][1]() for k in names if k in required or r.random() < 0.6}
-            for k in r.sample(["zz", "aa", "abcd", "", "\u00e9\u00e9", "na"], r.randrange(0, 3)) if other else []:
+            more = r.sample(["zz", "aa", "abcd", "", "\u00e9\u00e9", "na"], r.randrange(0, 3))
+            for k in more if other else []:
                 v[k] = other()
             return v
 
