@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 # What the sources use today is linked; a library enters with its first user.
-PKGS := zlib jansson libpcre2-8 libcurl libcrypto hwloc libxxhash
+PKGS := zlib jansson libpcre2-8 libcurl libcrypto hwloc libxxhash libmicrohttpd sqlite3
 CLI_PKGS := libedit # the command alone
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Werror
 OPT ?= -O2 -g
@@ -25,7 +25,7 @@ LIB_SRC := $(wildcard src/base/*.c src/gguf/*.c src/quant/*.c src/text/*.c src/k
 	src/model/*.c src/run/*.c src/eval/*.c src/net/*.c src/serve/*.c src/*.c)
 CLI_SRC := $(wildcard src/cli/*.c)
 TEST_SRC := $(wildcard tests/*/t_*.c)
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/page_files.o
 CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SRC:%.c=$(BUILD)/%)
 # The emulation proves bits, which sanitizers do not change, and takes them minutes to compile.
@@ -51,6 +51,25 @@ $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "  CC  $<"
 	@$(CC) $(CFLAGS_ALL) $(ISA) -MMD -MP -c $< -o $@
+
+# The page of `mica serve`: the files of web/ as they are, and a table of them.
+WEB_FILES := $(wildcard web/*.html web/*.js web/*.css web/*.svg web/*.png web/*.ico web/*.webmanifest)
+$(BUILD)/page_files.s: $(WEB_FILES) Makefile
+	@mkdir -p $(@D)
+	@{ echo '.section .rodata'; \
+	for f in $(WEB_FILES); do \
+		echo ".Lname_$${f##*/}: .asciz \"$${f##*/}\""; \
+		echo ".Ldata_$${f##*/}: .incbin \"$$f\""; echo ".Lend_$${f##*/}:"; \
+	done; \
+	echo '.section .data.rel.ro,"aw"'; echo '.balign 8'; echo '.globl page_files'; echo '.hidden page_files'; \
+	echo 'page_files:'; \
+	for f in $(WEB_FILES); do \
+		echo ".quad .Lname_$${f##*/}, .Ldata_$${f##*/}, .Lend_$${f##*/} - .Ldata_$${f##*/}"; \
+	done; \
+	echo '.quad 0, 0, 0'; echo '.section .note.GNU-stack,"",%progbits'; } > $@
+$(BUILD)/page_files.o: $(BUILD)/page_files.s
+	@echo "  AS  web/"
+	@$(CC) -c $< -o $@
 
 # Every C file through the other compiler's warnings, without code: make syntax CC=clang BUILD=build-clang
 SYNTAX := $(patsubst %.c,$(BUILD)/%.syntax,$(LIB_SRC) $(CLI_SRC) $(TEST_SRC) \

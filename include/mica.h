@@ -154,6 +154,7 @@ typedef struct mica_chat_options {
     const char *kwargs_json;   // object handed to the template (chat_template_kwargs), NULL: none
     const char *think;         // "on" "off" or an effort; NULL: as the template likes
     bool no_generation_prompt; // leave out the opening of the assistant's turn
+    bool *in_think; // gets whether the prompt ends inside an opened thinking block; NULL: not asked
 } mica_chat_options;
 
 /* messages_json: array of OpenAI-style messages. The text of messages never becomes a control token.
@@ -220,6 +221,45 @@ MICA_API mica_status mica_grammar_mask(mica_grammar *g, uint8_t *bits, mica_erro
 /* Moves past a token. One that may not come is MICA_E_ARG and leaves the place as it was. */
 MICA_API mica_status mica_grammar_accept(mica_grammar *g, int32_t id, mica_error *err);
 MICA_API bool mica_grammar_may_end(const mica_grammar *g); // the text so far is whole
+
+/* What a model writes, read while it writes: thinking, text and tool calls told from each other by the marks
+ * of its template. What is given out, joined, is the same however the text was cut; text is held back only
+ * while it may be the beginning of a mark. A call that cannot be read comes out as the text it is. */
+typedef struct mica_answer mica_answer;
+
+typedef enum mica_answer_kind {
+    MICA_ANSWER_THINK,
+    MICA_ANSWER_TEXT,
+    MICA_ANSWER_CALL,      // a call begins: its name and index
+    MICA_ANSWER_ARGUMENTS, // more of its arguments; joined they are a JSON object as text
+    MICA_ANSWER_CALL_END
+} mica_answer_kind;
+
+/* Borrowed for the call of the function. */
+typedef struct mica_answer_piece {
+    mica_answer_kind kind;
+    const char *text; // n_text bytes of whole UTF-8; not NUL-terminated
+    size_t n_text;
+    const char *name; // of a CALL
+    int index;        // of a call, from 0
+} mica_answer_piece;
+
+typedef void mica_answer_fn(void *user, const mica_answer_piece *piece);
+
+typedef struct mica_answer_options {
+    bool in_think;          // the prompt ended inside a thinking block
+    const char *tools_json; // the request's tools; NULL: no calls are looked for
+    mica_answer_fn *fn;
+    void *user;
+} mica_answer_options;
+
+/* text: from a mica_text_stream that shows control tokens; tokens that end the turn are no part of it. The
+ * model must outlive the answer. put and end fail with MICA_E_NOMEM only. */
+MICA_API mica_status mica_answer_new(mica_answer **out, const mica_model *m, const mica_answer_options *opt,
+                                     mica_error *err);
+MICA_API mica_status mica_answer_put(mica_answer *a, const char *text, size_t n, mica_error *err);
+MICA_API mica_status mica_answer_end(mica_answer *a, mica_error *err); // gives what was held back
+MICA_API void mica_answer_free(mica_answer *a);                        // NULL allowed
 
 /* ---- Sessions ---- */
 

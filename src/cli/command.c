@@ -14,6 +14,15 @@ static const char g_run[] =
     "    mica run -m smollm2-135m -p \"What is a mica?\"\n"
     "    git diff | mica run -m model.gguf --system \"Write a commit message.\" > message.txt\n";
 
+static const char g_serve[] =
+    "  OpenAI's API at /v1 (chat/completions, completions, responses), Anthropic's at /v1/messages, a page\n"
+    "  at /. docs/CONTRACT.md lists the endpoints, docs/SECURITY.md says who gets in. The first Ctrl-C or\n"
+    "  SIGTERM brings running answers to their end, the second ends at once.\n"
+    "\n"
+    "    mica serve -m smollm2-135m\n"
+    "    curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+    "        -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is a mica?\"}]}'\n";
+
 static const char g_bench[] =
     "  pp: reading a prompt of so many tokens; tg: generating so many; @d: after so many tokens of\n"
     "  context. GB/s counts the bytes of weights a test reads; share compares it with what this\n"
@@ -45,6 +54,8 @@ static const char g_completion[] = "    source <(mica completion bash)\n"
 static const command g_commands[CMD_N] = {
     [CMD_RUN] = {CMD_RUN, "run", "-m MODEL [-p TEXT | -f FILE]", "generate or chat in the terminal", g_run, 0,
                  0, cmd_run},
+    [CMD_SERVE] = {CMD_SERVE, "serve", "-m MODEL [--host ADDRESS] [--port N]",
+                   "answer over HTTP: OpenAI's and Anthropic's APIs, and a page", g_serve, 0, 0, cmd_serve},
     [CMD_BENCH] = {CMD_BENCH, "bench", "-m MODEL [-p N,...] [-n N,...] [-d N,...]",
                    "measure speed: pp512, tg128, pp512@d4096 ...", g_bench, 0, 0, cmd_bench},
     [CMD_EVAL_LOGITS] = {CMD_EVAL_LOGITS, "eval logits", "-m MODEL --tokens ID,...",

@@ -12,6 +12,7 @@ typedef mica_status command_fn(const options *o, mica_error *err);
 
 typedef enum command_id {
     CMD_RUN,
+    CMD_SERVE,
     CMD_BENCH,
     CMD_EVAL_LOGITS,
     CMD_EVAL_REF,
@@ -51,8 +52,9 @@ const command *command_at(command_id id);
 const command *command_find(int argc, const char *const *argv, int *n_word);
 bool command_is_group(const char *word); // the first word of two-word commands: "eval"
 
-command_fn cmd_run, cmd_bench, cmd_eval_logits, cmd_eval_ref, cmd_eval_tasks, cmd_eval_ppl, cmd_eval_kld,
-    cmd_plan, cmd_devices, cmd_inspect, cmd_tokenize, cmd_detokenize, cmd_template, cmd_pull, cmd_list,
+command_fn cmd_run, cmd_serve, cmd_bench, cmd_eval_logits, cmd_eval_ref, cmd_eval_tasks, cmd_eval_ppl,
+    cmd_eval_kld, cmd_plan, cmd_devices, cmd_inspect, cmd_tokenize, cmd_detokenize, cmd_template,
+    cmd_pull, cmd_list,
     cmd_rm, cmd_synth, cmd_env, cmd_version, cmd_completion, cmd_help;
 
 #endif

@@ -54,7 +54,8 @@ static void on_signal(int sig) {
     if (g_mode == INTERRUPT_ENDS || g_flag.set) leave_now(sig);
     g_signal = sig;
     mica_cancel(&g_flag);
-    if (g_mode == INTERRUPT_WINDS_UP || sig == SIGTERM) setitimer(ITIMER_REAL, &deadline, NULL);
+    if (g_mode == INTERRUPT_WINDS_UP || (g_mode != INTERRUPT_DRAINS && sig == SIGTERM))
+        setitimer(ITIMER_REAL, &deadline, NULL);
 }
 
 void interrupt_install(void) {

@@ -14,6 +14,7 @@ typedef enum interrupt_mode {
     INTERRUPT_ENDS,     // end the program at once, with their exit codes; from the start on
     INTERRUPT_WINDS_UP, // set the flag, so that an answer or a download can be brought to an end, but only
                         // just under two seconds are given to that
+    INTERRUPT_DRAINS,   // set the flag: what is going on may take its time to end
     INTERRUPT_STOPS     // SIGINT only sets the flag: it stops what is going on, and the program goes on
 } interrupt_mode;
 

@@ -39,7 +39,7 @@ typedef struct option_row {
 
 #define C(x) (UINT64_C(1) << CMD_##x)
 #define EVALS (C(EVAL_LOGITS) | C(EVAL_REF) | C(EVAL_TASKS) | C(EVAL_PPL) | C(EVAL_KLD))
-#define COMPUTE (C(RUN) | C(BENCH) | EVALS)
+#define COMPUTE (C(RUN) | C(SERVE) | C(BENCH) | EVALS)
 #define TEXTS (C(TOKENIZE) | C(DETOKENIZE) | C(TEMPLATE))
 #define JSONS                                                                                                \
     (C(RUN) | EVALS | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS | C(LIST) | C(SYNTH) | C(ENV) | C(VERSION))
@@ -62,7 +62,7 @@ static const option_row g_rows[] = {
      .help = "system message"},
     {ROW(COMMAND, FLAG, raw, C(RUN)), .name = "--raw",
      .help = "no chat template: the prompt goes in as it is, control tokens in it are recognised"},
-    {ROW(COMMAND, TEXT, think, C(RUN) | C(TEMPLATE)), .name = "--think", .value = "on|off|EFFORT",
+    {ROW(COMMAND, TEXT, think, C(RUN) | C(SERVE) | C(TEMPLATE)), .name = "--think", .value = "on|off|EFFORT",
      .help = "thinking before the answer (default: as the template likes)"},
     {ROW(COMMAND, TEXT, kwargs, C(RUN) | C(TEMPLATE)), .name = "--chat-template-kwargs", .value = "JSON",
      .help = "object of further variables for the template"},
@@ -73,11 +73,11 @@ static const option_row g_rows[] = {
      .help = "end the answer before TEXT; may be given several times"},
     {ROW(COMMAND, FLAG, ignore_end, C(RUN)), .name = "--ignore-eos",
      .help = "go on after the end of the turn"},
-    {ROW(COMMAND, INT, draft, C(RUN) | C(BENCH) | C(PLAN)), .name = "--draft", .value = "N|off",
+    {ROW(COMMAND, INT, draft, C(RUN) | C(SERVE) | C(BENCH) | C(PLAN)), .name = "--draft", .value = "N|off",
      .words = "off=0", .hi = 7,
      .help = "most tokens drafted ahead, by the model's own draft block or else by looking back in the text; "
              "off leaves the block out (default: 4 with a draft block, else off)"},
-    {ROW(COMMAND, REAL, draft_min_p, C(RUN)), .name = "--draft-min-p", .value = "P", .hi = 1,
+    {ROW(COMMAND, REAL, draft_min_p, C(RUN) | C(SERVE)), .name = "--draft-min-p", .value = "P", .hi = 1,
      .help = "a draft ends below this probability of the draft block's (default 0)"},
     {ROW(COMMAND, NUMBERS, n_prompt, C(BENCH)), .name = "--n-prompt", .shorter = "-p", .value = "N,...",
      .hi = INT32_MAX,
@@ -152,6 +152,40 @@ static const option_row g_rows[] = {
      .help = "with the draft block"},
     {ROW(COMMAND, FLAG, dry_run, C(SYNTH)), .name = "--dry-run",
      .help = "print the sizes, write nothing"},
+    {ROW(COMMAND, TEXT, host, C(SERVE)), .name = "--host", .value = "ADDRESS",
+     .help = "address to listen on (default 127.0.0.1: this machine alone)"},
+    {ROW(COMMAND, INT, port, C(SERVE)), .name = "--port", .value = "N", .hi = 65535,
+     .help = "port to listen on, 0: any that is free (default 8080)"},
+    {ROW(COMMAND, TEXTS, api_key, C(SERVE)), .name = "--api-key", .value = "KEY",
+     .help = "requests need this key; may be given several times (others can read it in the list of "
+             "processes)"},
+    {ROW(COMMAND, FILE, api_key_file, C(SERVE)), .name = "--api-key-file", .value = "FILE",
+     .help = "the same from a file, one key a line"},
+    {ROW(COMMAND, TEXTS, allow_origin, C(SERVE)), .name = "--allow-origin", .value = "ORIGIN",
+     .help = "web pages of ORIGIN may use the server, as https://example.org; may be given several times"},
+    {ROW(COMMAND, TEXTS, allow_host, C(SERVE)), .name = "--allow-host", .value = "NAME",
+     .help = "a further name that the server is called by; may be given several times"},
+    {ROW(COMMAND, TEXT, alias, C(SERVE)), .name = "--alias", .shorter = "-a", .value = "NAME",
+     .help = "the model's name to clients (default: the one in the file)"},
+    {ROW(COMMAND, FILE, state_dir, C(SERVE)), .name = "--state-dir", .value = "DIR",
+     .help = "folder for stored responses, saved slots and prompts read before (default: none is kept)"},
+    {ROW(COMMAND, FLAG, insecure, C(SERVE)), .name = "--insecure",
+     .help = "listen where others reach it without a key"},
+    {ROW(COMMAND, FLAG, reuse_generated, C(SERVE)), .name = "--reuse-generated",
+     .help = "also what was generated counts as read: faster, not always the bits of a fresh start"},
+    {ROW(COMMAND, FILE, web_dir, C(SERVE)), .name = "--web-dir", .value = "DIR",
+     .help = "read the page's files from DIR (default: those in the program)"},
+    {ROW(COMMAND, INT, queue, C(SERVE)), .name = "--queue", .value = "N", .lo = 1, .hi = 100000,
+     .help = "requests that may wait (default 256)"},
+    {ROW(COMMAND, INT, receive_s, C(SERVE)), .name = "--receive-timeout", .value = "S", .lo = 1, .hi = 86400,
+     .help = "seconds in which a request has to come whole (default 60)"},
+    {ROW(COMMAND, INT, ping_s, C(SERVE)), .name = "--ping-interval", .aliases = "--sse-ping-interval",
+     .value = "S", .lo = 1, .hi = 3600,
+     .help = "seconds after which a silent stream says that it lives (default 10)"},
+    {ROW(COMMAND, INT, stall_s, C(SERVE)), .name = "--stall-timeout", .value = "S", .lo = 1, .hi = 86400,
+     .help = "seconds after which a client that reads nothing is left (default 60)"},
+    {ROW(COMMAND, SIZE, body_bytes, C(SERVE)), .name = "--max-body", .value = "SIZE",
+     .help = "most that is read of a request (default 32M)"},
     {ROW(COMMAND, FLAG, man, C(HELP)), .name = "--man",
      .help = "all of it as a manual page (troff)"},
 
@@ -180,9 +214,11 @@ static const option_row g_rows[] = {
     {ROW(MODEL, INT, ubatch, COMPUTE | C(PLAN)), .name = "--ubatch", .shorter = "-ub",
      .aliases = "--ubatch-size", .value = "N", .lo = 1, .hi = 65536,
      .help = "tokens of the prompt computed at once (default 512)"},
-    {ROW(MODEL, INT, parallel, C(PLAN)), .name = "--parallel", .shorter = "-np", .value = "N", .lo = 1,
-     .hi = 1024,
-     .help = "sequences at the same time (default 1)"},
+    {ROW(MODEL, INT, parallel, C(PLAN) | C(SERVE)), .name = "--parallel", .shorter = "-np", .value = "N",
+     .lo = 1, .hi = 1024,
+     .help = "sequences at the same time (default 1; serve: 4)"},
+    {ROW(MODEL, SIZE, cache_ram, C(SERVE)), .name = "--cache-ram", .value = "SIZE",
+     .help = "memory for prompts that were read before (default 256M)"},
     {ROW(MODEL, SIZE, ram, COMPUTE | C(PLAN)), .name = "--ram", .value = "SIZE",
      .help = "most memory to use, such as 16G (default: what is free)"},
     {ROW(MODEL, FLAG, exact, COMPUTE), .name = "--exact",
@@ -197,24 +233,28 @@ static const option_row g_rows[] = {
     {REFUSED("--profile", "FILE")},
 
     // sampling
-    {ROW(SAMPLING, REAL, temp, C(RUN)), .name = "--temp", .aliases = "--temperature", .value = "T", .hi = 100,
+    {ROW(SAMPLING, REAL, temp, C(RUN) | C(SERVE)), .name = "--temp", .aliases = "--temperature",
+     .value = "T", .hi = 100,
      .help = "temperature, 0: always the likeliest token (default: the model's, else 0.8)"},
-    {ROW(SAMPLING, INT, top_k, C(RUN)), .name = "--top-k", .value = "K", .hi = INT32_MAX,
+    {ROW(SAMPLING, INT, top_k, C(RUN) | C(SERVE)), .name = "--top-k", .value = "K", .hi = INT32_MAX,
      .help = "among the K likeliest, 0: all (default: the model's, else 40)"},
-    {ROW(SAMPLING, REAL, top_p, C(RUN)), .name = "--top-p", .value = "P", .hi = 1,
+    {ROW(SAMPLING, REAL, top_p, C(RUN) | C(SERVE)), .name = "--top-p", .value = "P", .hi = 1,
      .help = "among the likeliest that make up P, 1: all (default: the model's, else 0.95)"},
-    {ROW(SAMPLING, REAL, min_p, C(RUN)), .name = "--min-p", .value = "P", .hi = 1,
+    {ROW(SAMPLING, REAL, min_p, C(RUN) | C(SERVE)), .name = "--min-p", .value = "P", .hi = 1,
      .help = "at least P times as likely as the likeliest (default: the model's, else 0.05)"},
-    {ROW(SAMPLING, REAL, repeat_penalty, C(RUN)), .name = "--repeat-penalty", .value = "R", .lo = 0.01,
+    {ROW(SAMPLING, REAL, repeat_penalty, C(RUN) | C(SERVE)), .name = "--repeat-penalty",
+     .value = "R", .lo = 0.01,
      .hi = 100,
      .help = "divide the logits of tokens seen lately, 1: off"},
-    {ROW(SAMPLING, REAL, presence_penalty, C(RUN)), .name = "--presence-penalty", .value = "A", .lo = -100,
+    {ROW(SAMPLING, REAL, presence_penalty, C(RUN) | C(SERVE)), .name = "--presence-penalty",
+     .value = "A", .lo = -100,
      .hi = 100,
      .help = "take A from the logits of tokens seen lately, 0: off"},
-    {ROW(SAMPLING, REAL, frequency_penalty, C(RUN)), .name = "--frequency-penalty", .value = "A", .lo = -100,
+    {ROW(SAMPLING, REAL, frequency_penalty, C(RUN) | C(SERVE)), .name = "--frequency-penalty",
+     .value = "A", .lo = -100,
      .hi = 100,
      .help = "the same for each time a token was seen, 0: off"},
-    {ROW(SAMPLING, INT, repeat_last_n, C(RUN)), .name = "--repeat-last-n", .value = "N", .lo = -1,
+    {ROW(SAMPLING, INT, repeat_last_n, C(RUN) | C(SERVE)), .name = "--repeat-last-n", .value = "N", .lo = -1,
      .hi = INT32_MAX,
      .help = "tokens that count as lately, -1: the whole context (default: the model's, else 64)"},
     {ROW(SAMPLING, INT, seed, C(RUN)), .name = "--seed", .shorter = "-s", .value = "N", .lo = -1,
@@ -488,7 +528,7 @@ static mica_status check_args(const options *o, mica_error *err) {
 mica_status options_parse(options *o, int argc, char **argv, mica_error *err) {
     mica_status st = MICA_OK;
     int n_word;
-    *o = (options){.predict = -1, .seed = -1, .gpu_layers = -1, .repeats = 5};
+    *o = (options){.predict = -1, .seed = -1, .gpu_layers = -1, .repeats = 5, .port = 8080};
     TRY_GOTO(find_command(o, argc, argv, &n_word, err), done);
     bool only_args = false;
     for (int i = 1 + n_word; i < argc; i++) {
@@ -507,7 +547,7 @@ done:
 }
 
 void options_fini(options *o) {
-    text_list *texts[] = {&o->stop, &o->set, &o->args};
+    text_list *texts[] = {&o->stop, &o->set, &o->args, &o->api_key, &o->allow_origin, &o->allow_host};
     number_list *numbers[] = {&o->n_prompt, &o->n_gen, &o->depth, &o->tokens};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         mem_free(texts[i]->p);

@@ -35,7 +35,7 @@ typedef struct number_list {
 
 typedef enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON } bench_format;
 
-enum { OPTION_MAX = 96 }; // rows of the table at most; options.c asserts it
+enum { OPTION_MAX = 128 }; // rows of the table at most; options.c asserts it
 
 typedef struct options {
     const struct command *command;
@@ -67,6 +67,12 @@ typedef struct options {
     int positions; // 0 last, 1 all
     int64_t top, split_at;
     const char *ref, *tasks, *base;
+    // serve
+    const char *host, *api_key_file, *alias, *state_dir, *web_dir;
+    text_list api_key, allow_origin, allow_host;
+    int64_t port, queue, receive_s, ping_s, stall_s;
+    uint64_t cache_ram, body_bytes;
+    bool insecure, reuse_generated;
     // the rest
     bool all, selftest, mtp, dry_run, presets, man;
     const char *preset, *quant, *output, *vocab;

@@ -149,6 +149,7 @@ mica_status mica_encode_chat(const mica_model *m, const char *messages_json, con
     TRY_GOTO(render(&p, m, messages_json ? messages_json : "[]", opt ? opt : &none, err), done);
     text_input in = {.text = {p.text, p.n}, .span = p.span, .n_span = p.n_span, .flags = TEXT_ADD_BOS};
     TRY_GOTO(encode(out, m, &in, err), done);
+    if (opt && opt->in_think) *opt->in_think = p.in_think;
     if (prompt_text && !(*prompt_text = mem_strdup(p.text))) {
         mica_ids_free(out);
         st = fail(err, MICA_E_NOMEM, "chat: out of memory");

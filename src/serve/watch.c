@@ -1,0 +1,201 @@
+/* epoll for those that leave, a walk over the table once a second for those that take too long. */
+#include "serve/watch.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define GRACE_NS UINT64_C(1000000000)
+
+typedef enum phase { PHASE_NONE, PHASE_COMING, PHASE_AT_WORK } phase;
+
+typedef struct entry {
+    phase phase;
+    uint64_t deadline_ns; // of a coming request
+    flow *f;              // borrowed; NULL: nothing to tell
+    bool left;            // the other side sends no more
+} entry;
+
+struct watch {
+    pthread_mutex_t lock;
+    entry *at; // owned, indexed by socket
+    size_t n;
+    size_t n_open;
+    int epoll, stop; // owned
+    uint64_t receive_ns, ping_ns;
+    pthread_t thread;
+    bool running;
+};
+
+static const char g_timeout[] = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: "
+                                "application/json\r\nContent-Length: 99\r\n\r\n"
+                                "{\"error\":{\"message\":\"the request came too "
+                                "slowly\",\"type\":\"timeout_error\",\"param\":null,\"code\":null}}";
+
+/* The other side left. */
+static void left(watch *w, int fd) {
+    pthread_mutex_lock(&w->lock);
+    if ((size_t)fd < w->n) {
+        w->at[fd].left = true;
+        if (w->at[fd].f) flow_leave(w->at[fd].f);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Level-triggered and once: armed again, it tells at once what was so before. */
+static void arm(watch *w, int fd) {
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.fd = fd};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_MOD, fd, &ev) != 0 && errno == ENOENT)
+        epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &ev);
+}
+
+/* Nothing of an answer has been written yet on a socket whose request is still coming, so this is whole. */
+static void give_up(int fd) {
+    const ssize_t n = send(fd, g_timeout, sizeof g_timeout - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)n;
+    shutdown(fd, SHUT_RDWR);
+}
+
+static void look_round(watch *w) {
+    const uint64_t now = clock_ns();
+    pthread_mutex_lock(&w->lock);
+    for (size_t fd = 0; fd < w->n; fd++) {
+        entry *e = &w->at[fd];
+        if (e->phase == PHASE_COMING && now >= e->deadline_ns) {
+            give_up((int)fd);
+            e->phase = PHASE_NONE;
+        }
+        // The HTTP library misses an end that comes together with a part of a request.
+        if (e->phase == PHASE_COMING && e->left && now >= e->deadline_ns - w->receive_ns + GRACE_NS)
+            shutdown((int)fd, SHUT_RDWR);
+        if (e->f) flow_ping(e->f, w->ping_ns);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void *watch_loop(void *arg) {
+    watch *w = arg;
+    struct epoll_event events[64];
+    uint64_t looked = clock_ns();
+    for (;;) {
+        const int n = epoll_wait(w->epoll, events, 64, 1000);
+        for (int i = 0; i < n; i++) {
+            if (events[i].data.fd == w->stop) return NULL;
+            left(w, events[i].data.fd);
+        }
+        if (clock_ms_since(looked) < 900.0) continue;
+        looked = clock_ns();
+        look_round(w);
+    }
+}
+
+static mica_status start(watch *w, mica_error *err) {
+    struct epoll_event e = {.events = EPOLLIN};
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    w->stop = eventfd(0, EFD_CLOEXEC);
+    if (w->epoll < 0 || w->stop < 0) return fail(err, MICA_E_IO, "watch: epoll: %s", strerror(errno));
+    e.data.fd = w->stop;
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->stop, &e) != 0)
+        return fail(err, MICA_E_IO, "watch: epoll: %s", strerror(errno));
+    const int rc = pthread_create(&w->thread, NULL, watch_loop, w);
+    if (rc != 0) return fail(err, MICA_E_NOMEM, "watch: thread: %s", strerror(rc));
+    w->running = true;
+    return MICA_OK;
+}
+
+mica_status watch_new(watch **out, unsigned receive_s, unsigned ping_s, mica_error *err) {
+    *out = NULL;
+    watch *w = mem_calloc(1, sizeof *w);
+    if (!w) return fail(err, MICA_E_NOMEM, "watch: out of memory");
+    pthread_mutex_init(&w->lock, NULL);
+    w->epoll = w->stop = -1;
+    w->receive_ns = receive_s * UINT64_C(1000000000);
+    w->ping_ns = ping_s * UINT64_C(1000000000);
+    const mica_status st = start(w, err);
+    if (st != MICA_OK)
+        watch_free(w);
+    else
+        *out = w;
+    return st;
+}
+
+void watch_free(watch *w) {
+    if (!w) return;
+    const uint64_t one = 1;
+    if (w->running && write(w->stop, &one, sizeof one) == sizeof one) pthread_join(w->thread, NULL);
+    if (w->epoll >= 0) close(w->epoll);
+    if (w->stop >= 0) close(w->stop);
+    pthread_mutex_destroy(&w->lock);
+    mem_free(w->at);
+    mem_free(w);
+}
+
+/* The entry of a socket; NULL when out of memory. Called with the lock held. */
+static entry *entry_of(watch *w, int fd) {
+    if ((size_t)fd < w->n) return &w->at[fd];
+    const size_t n = ((size_t)fd + 64) / 64 * 64;
+    entry *at = mem_realloc(w->at, n * sizeof *at);
+    if (!at) return NULL;
+    memset(at + w->n, 0, (n - w->n) * sizeof *at);
+    w->at = at;
+    w->n = n;
+    return &w->at[fd];
+}
+
+static void await_request(watch *w, int fd) {
+    entry *e = entry_of(w, fd);
+    if (e) *e = (entry){.phase = PHASE_COMING, .deadline_ns = clock_ns() + w->receive_ns};
+}
+
+void watch_opened(watch *w, int fd) {
+    pthread_mutex_lock(&w->lock);
+    w->n_open++;
+    await_request(w, fd);
+    pthread_mutex_unlock(&w->lock);
+    arm(w, fd);
+}
+
+void watch_closed(watch *w, int fd) {
+    epoll_ctl(w->epoll, EPOLL_CTL_DEL, fd, NULL);
+    pthread_mutex_lock(&w->lock);
+    w->n_open--;
+    if ((size_t)fd < w->n) w->at[fd] = (entry){0};
+    pthread_mutex_unlock(&w->lock);
+}
+
+bool watch_received(watch *w, int fd) {
+    pthread_mutex_lock(&w->lock);
+    entry *e = entry_of(w, fd);
+    const bool in_time = !e || e->phase == PHASE_COMING;
+    if (e && in_time) e->phase = PHASE_AT_WORK;
+    pthread_mutex_unlock(&w->lock);
+    return in_time;
+}
+
+void watch_flow(watch *w, int fd, flow *f) {
+    pthread_mutex_lock(&w->lock);
+    entry *e = entry_of(w, fd);
+    if (e) e->f = f;
+    pthread_mutex_unlock(&w->lock);
+    arm(w, fd);
+}
+
+void watch_answered(watch *w, int fd) {
+    pthread_mutex_lock(&w->lock);
+    await_request(w, fd);
+    pthread_mutex_unlock(&w->lock);
+    arm(w, fd);
+}
+
+size_t watch_count(watch *w) {
+    pthread_mutex_lock(&w->lock);
+    const size_t n = w->n_open;
+    pthread_mutex_unlock(&w->lock);
+    return n;
+}

@@ -1,0 +1,527 @@
+/* The loop of the worker. See worker.h for the shape of it, queue.h for who is next. */
+#include "serve/worker.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "serve/pace.h"
+#include "serve/queue.h"
+#include "serve/voice.h"
+
+#include <stdio.h>
+#include <time.h>
+
+typedef struct slot {
+    mica_session *s; // owned
+    job *j;          // held; NULL: free
+    int choice;
+    voice v;
+    mica_sampling sampling;
+    mica_grammar *grammar; // owned; a clone of the job's
+    mica_reuse reuse;
+    bool reading;
+    uint64_t begun_ns, first_ns, used_ns; // taken up; first token; last freed
+    uint64_t n_drafted, n_accepted;
+    mica_logprob top[MICA_STEP_TOKENS * (1 + ASK_MAX_TOP)];
+} slot;
+
+struct worker {
+    worker_options opt;
+    worker_run_options run;
+    const mica_model *model; // borrowed while it runs
+    mica_model_info info;
+    slot *slots; // owned, [n_slot]
+    size_t n_slot;
+    mica_step_item *items; // owned, [n_slot]
+    slot **at_work;        // owned, [n_slot]: whose item each is
+    pace pace;
+    // Shared from here on.
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    queue q;
+    bool ending;
+    slot_look *look; // owned, [n_slot]
+    size_t n_look;
+};
+
+/* ---- Before it runs ---- */
+
+mica_status worker_new(worker **out, const worker_options *opt, mica_error *err) {
+    *out = NULL;
+    worker *w = mem_calloc(1, sizeof *w);
+    if (!w) return fail(err, MICA_E_NOMEM, "worker: out of memory");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    w->opt = *opt;
+    if (!queue_init(&w->q, opt->n_queue)) {
+        worker_free(w);
+        return fail(err, MICA_E_NOMEM, "queue: %zu places: out of memory", opt->n_queue);
+    }
+    *out = w;
+    return MICA_OK;
+}
+
+void worker_free(worker *w) {
+    if (!w) return;
+    queue_fini(&w->q);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+    mem_free(w);
+}
+
+mica_status worker_submit(worker *w, job *j, problem *p) {
+    queue_entry e[ASK_MAX_CHOICES];
+    const size_t n = j->kind == JOB_TEXT ? (size_t)j->ask.n_choice : 1;
+    mica_status st = MICA_OK;
+    atomic_store(&j->n_open, (int)n);
+    for (size_t i = 0; i < n; i++) {
+        e[i] = (queue_entry){j, (int)i, j->client};
+        job_hold(j);
+    }
+    pthread_mutex_lock(&w->lock);
+    if (w->ending) {
+        st = problem_set(p, 503, NULL, "the server is about to end");
+    } else if (!queue_put(&w->q, e, n)) {
+        st = problem_set(p, 429, NULL, "%zu requests wait already: try again later", w->q.n);
+        p->retry_s = queue_retry_s(w->q.n, w->n_look, metrics_mean_request_s(w->opt.metrics));
+    }
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    for (size_t i = 0; st != MICA_OK && i < n; i++) job_drop(j);
+    return st;
+}
+
+size_t worker_look(worker *w, slot_look *out, size_t max, size_t *n_waiting) {
+    pthread_mutex_lock(&w->lock);
+    const size_t n = w->n_look;
+    if (n > 0) memcpy(out, w->look, (n < max ? n : max) * sizeof *out);
+    *n_waiting = w->q.n;
+    pthread_mutex_unlock(&w->lock);
+    return n < max ? n : max;
+}
+
+/* ---- Slots ---- */
+
+static void slot_clear(slot *s) {
+    voice_fini(&s->v);
+    mica_grammar_free(s->grammar);
+    s->grammar = NULL;
+    job_drop(s->j);
+    s->j = NULL;
+    s->used_ns = clock_ns();
+}
+
+static void give_up(worker *w, slot *s) {
+    metrics_end(w->opt.metrics, NULL, 0);
+    job_close(s->j);
+    slot_clear(s);
+}
+
+static void fail_slot(worker *w, slot *s, mica_status st, const mica_error *err) {
+    log_warn("serve", "request: %s", err->text);
+    metrics_end(w->opt.metrics, NULL, 0);
+    job_fail(s->j, st, err->text);
+    job_close(s->j);
+    slot_clear(s);
+}
+
+static size_t common_prefix(const slot *s, const mica_ids *prompt) {
+    const int32_t *ids = mica_session_ids(s->s);
+    size_t n = mica_session_length(s->s), k = 0;
+    if (n > prompt->n) n = prompt->n;
+    while (k < n && ids[k] == prompt->ids[k]) k++;
+    return k;
+}
+
+/* The free slot that shares most with the prompt; among equals the one unused longest. */
+static slot *slot_for(worker *w, const job *j) {
+    slot *best = NULL;
+    size_t most = 0;
+    for (size_t i = 0; i < w->n_slot; i++) {
+        slot *s = &w->slots[i];
+        if (s->j) continue;
+        const size_t k = common_prefix(s, &j->prompt);
+        if (best && (k < most || (k == most && s->used_ns >= best->used_ns))) continue;
+        best = s;
+        most = k;
+    }
+    return best;
+}
+
+static mica_status slot_begin(worker *w, slot *s, mica_error *err) {
+    const job *j = s->j;
+    s->sampling = j->ask.sampling;
+    s->sampling.seed += (uint64_t)s->choice;
+    s->reading = true;
+    s->begun_ns = clock_ns();
+    s->first_ns = 0;
+    s->n_drafted = s->n_accepted = 0;
+    TRY(voice_init(&s->v, s->j, s->choice, w->model, err));
+    if (j->grammar) TRY(mica_grammar_clone(&s->grammar, j->grammar, err));
+    const mica_begin_options opt = {.no_cache = j->ask.no_cache, .reuse_generated = w->opt.reuse_generated};
+    return mica_session_begin(s->s, j->prompt.ids, j->prompt.n, &opt, &s->reuse, err);
+}
+
+/* ---- Saved slots ---- */
+
+static void give_result(job *j, const char *what, uint64_t n_token, uint64_t n_bytes, double ms) {
+    char text[320];
+    snprintf(text, sizeof text,
+             "{\"id_slot\":%u,\"filename\":\"%s\",\"n_%s\":%llu,\"n_bytes\":%llu,\"timings\":{\"ms\":%.3f}}",
+             j->slot, j->file, what, (unsigned long long)n_token, (unsigned long long)n_bytes, ms);
+    flow_put(&j->flow, &(event){.kind = EVENT_RESULT, .body = slice_of(text)});
+}
+
+static mica_status slot_file(worker *w, job *j, mica_error *err) {
+    slot *s = &w->slots[j->slot < w->n_slot ? j->slot : 0];
+    size_t n_token = 0;
+    uint64_t n_bytes = 0;
+    const uint64_t start = clock_ns();
+    if (j->slot >= w->n_slot) return fail(err, MICA_E_ARG, "slot %u: there are %zu", j->slot, w->n_slot);
+    if (s->j) return fail(err, MICA_E_BUSY, "slot %u: at work: try again when it is done", j->slot);
+    if (j->kind == JOB_SLOT_ERASE) {
+        n_token = mica_session_length(s->s);
+        mica_session_erase(s->s);
+        give_result(j, "erased", n_token, 0, clock_ms_since(start));
+        return MICA_OK;
+    }
+    if (j->kind == JOB_SLOT_SAVE) {
+        TRY(mica_session_save(s->s, j->file, &n_token, &n_bytes, err));
+        give_result(j, "saved", n_token, n_bytes, clock_ms_since(start));
+        return MICA_OK;
+    }
+    TRY(mica_session_restore(s->s, j->file, &n_token, &n_bytes, err));
+    give_result(j, "restored", n_token, n_bytes, clock_ms_since(start));
+    return MICA_OK;
+}
+
+static bool is_file_job(const queue_entry *e) {
+    return ((const job *)e->job)->kind != JOB_TEXT;
+}
+
+static bool is_gone(const queue_entry *e) {
+    return flow_is_gone(&((job *)e->job)->flow);
+}
+
+/* ---- Taking up ---- */
+
+static void take_up(worker *w, const queue_entry *e) {
+    mica_error err = {0};
+    job *j = e->job;
+    slot *s = slot_for(w, j);
+    s->j = j; // with the queue's hold
+    s->choice = e->choice;
+    const mica_status st = slot_begin(w, s, &err);
+    if (st != MICA_OK) {
+        fail_slot(w, s, st, &err);
+        return;
+    }
+    const event_begin b = {j->prompt.n, s->reuse.n_cached, 0};
+    flow_put(&j->flow,
+             &(event){.kind = EVENT_BEGIN, .choice = s->choice, .body = {(const char *)&b, sizeof b}});
+}
+
+static size_t running_clients(const worker *w, uint64_t *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < w->n_slot; i++)
+        if (w->slots[i].j) out[n++] = w->slots[i].j->client;
+    return n;
+}
+
+/* One entry out of the queue; false when there is none that can be taken now. */
+static bool next_entry(worker *w, queue_entry *e) {
+    uint64_t running[1024];
+    const size_t n = running_clients(w, running);
+    pthread_mutex_lock(&w->lock);
+    const bool got = queue_take_if(&w->q, is_gone, e) || queue_take_if(&w->q, is_file_job, e) ||
+                     (n < w->n_slot && queue_take(&w->q, running, n, e));
+    pthread_mutex_unlock(&w->lock);
+    return got;
+}
+
+static void take_up_all(worker *w) {
+    queue_entry e;
+    mica_error err = {0};
+    while (next_entry(w, &e)) {
+        job *j = e.job;
+        if (!flow_is_gone(&j->flow) && j->kind == JOB_TEXT) {
+            take_up(w, &e);
+            continue;
+        }
+        if (!flow_is_gone(&j->flow)) {
+            const mica_status st = slot_file(w, j, &err);
+            if (st != MICA_OK) job_fail(j, st, err.text);
+        } else if (j->kind == JOB_TEXT) {
+            metrics_end(w->opt.metrics, NULL, 0);
+        }
+        job_close(j);
+        job_drop(j);
+    }
+}
+
+/* ---- Ends ---- */
+
+static finish_kind finish_of(const worker *w, const slot *s, mica_finish why) {
+    if (s->v.stopped >= 0) return FINISH_STOP_STRING;
+    if (s->v.n_call > 0 && why != MICA_FINISH_LENGTH) return FINISH_CALLS;
+    if (why != MICA_FINISH_LENGTH) return FINISH_STOP;
+    const bool asked = s->j->ask.n_predict >= 0 && s->v.n_made >= (uint64_t)s->j->ask.n_predict;
+    return !asked && mica_session_length(s->s) + 1 >= w->info.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH;
+}
+
+static void end_slot(worker *w, slot *s, mica_finish why) {
+    mica_error err = {0};
+    const mica_status st = voice_end(&s->v, &err);
+    if (st != MICA_OK) {
+        fail_slot(w, s, st, &err);
+        return;
+    }
+    const job *j = s->j;
+    const uint64_t now = clock_ns(), first = s->first_ns ? s->first_ns : now;
+    const event_end e = {
+        .finish = finish_of(w, s, why),
+        .stop = s->v.stopped,
+        .n_prompt = j->prompt.n,
+        .n_cached = s->reuse.n_cached,
+        .n_made = s->v.n_made,
+        .n_thought = s->v.n_thought,
+        .n_drafted = s->n_drafted,
+        .n_accepted = s->n_accepted,
+        .wait_ms = (double)(s->begun_ns - j->begun_ns) * 1e-6,
+        .prompt_ms = (double)(first - s->begun_ns) * 1e-6,
+        .decode_ms = (double)(now - first) * 1e-6,
+    };
+    flow_put(&s->j->flow,
+             &(event){.kind = EVENT_END, .choice = s->choice, .body = {(const char *)&e, sizeof e}});
+    metrics_end(w->opt.metrics, &e, (double)(now - j->begun_ns) * 1e-9);
+    job_close(s->j);
+    slot_clear(s);
+}
+
+/* ---- Steps ---- */
+
+/* Those whose client left are freed; those whose client takes nothing stand still. */
+static bool can_go_on(worker *w, slot *s) {
+    flow *f = &s->j->flow;
+    if (flow_stalled_s(f) > w->opt.stall_s) flow_leave(f);
+    if (flow_is_over(f)) {
+        give_up(w, s);
+        return false;
+    }
+    return !flow_is_full(f);
+}
+
+static mica_step_item item_of(const worker *w, slot *s) {
+    const ask *a = &s->j->ask;
+    // What comes in the thinking is free; the answer after it has to follow the grammar from its first token,
+    // which a draft window across the border could not.
+    const bool free_yet = s->grammar && s->v.thinking;
+    s->sampling.grammar = free_yet ? NULL : s->grammar;
+    return (mica_step_item){
+        .session = s->s,
+        .sampling = &s->sampling,
+        .n_predict = a->n_predict < 0 ? -1 : (int32_t)a->n_predict,
+        .n_draft = free_yet ? 0 : w->run.n_draft,
+        .draft_min_p = w->run.draft_min_p,
+        .ignore_end = a->ignore_end,
+        .top = a->n_top >= 0 ? s->top : NULL,
+        .n_top = a->n_top >= 0 ? (uint32_t)a->n_top : 0,
+    };
+}
+
+/* Gathers what can go on; gives the prompts their share of the step. */
+static size_t gather_items(worker *w) {
+    size_t n = 0, n_reading = 0, n_making = 0;
+    for (size_t i = 0; i < w->n_slot; i++) {
+        slot *s = &w->slots[i];
+        if (!s->j || !can_go_on(w, s)) continue;
+        w->at_work[n] = s;
+        w->items[n++] = item_of(w, s);
+        n_reading += s->reading;
+        n_making += !s->reading;
+    }
+    size_t room = pace_prompt_room(&w->pace, n_making, w->info.n_ubatch), left = n_reading;
+    for (size_t i = 0; i < n; i++) {
+        slot *s = w->at_work[i];
+        if (!s->reading) continue;
+        const size_t pending = mica_session_pending(s->s), share = (room + left - 1) / left;
+        const size_t k = pending < share ? pending : share;
+        left--;
+        w->items[i].n_prompt = (uint32_t)(k ? k : 1);
+        room -= k < room ? k : room;
+    }
+    return n;
+}
+
+static mica_status speak(worker *w, slot *s, const mica_step_item *it, mica_error *err) {
+    for (uint32_t i = 0; i < it->n_id && !s->v.over; i++)
+        TRY(voice_put(&s->v, it->ids[i], it->top ? it->top + i * (1 + it->n_top) : NULL, err));
+    if (it->n_drafted > 0) metrics_draft(w->opt.metrics, it->n_drafted, it->n_accepted);
+    s->n_drafted += it->n_drafted;
+    s->n_accepted += it->n_accepted;
+    return MICA_OK;
+}
+
+static void tell_progress(slot *s) {
+    const size_t n = s->j->prompt.n - mica_session_pending(s->s);
+    if (s->j->ask.progress)
+        flow_put(&s->j->flow, &(event){.kind = EVENT_PROGRESS, .choice = s->choice, .number = (int64_t)n});
+}
+
+/* What a step brought to one slot. */
+static void take_in(worker *w, slot *s, const mica_step_item *it) {
+    mica_error err = it->error;
+    mica_status st = it->status;
+    if (s->reading) tell_progress(s);
+    if (s->reading && mica_session_pending(s->s) == 0) {
+        s->reading = false;
+        s->first_ns = clock_ns();
+        metrics_first(w->opt.metrics, (double)(s->first_ns - s->j->begun_ns) * 1e-9);
+    }
+    if (st == MICA_OK) st = speak(w, s, it, &err);
+    if (st != MICA_OK)
+        fail_slot(w, s, st, &err);
+    else if (it->finish != MICA_FINISH_NONE || s->v.over)
+        end_slot(w, s, it->finish);
+}
+
+static void step(worker *w, size_t n) {
+    mica_error err = {0};
+    uint64_t n_made = 0, n_read = 0;
+    const uint64_t start = clock_ns();
+    const mica_status st = mica_step(w->items, n, &err);
+    const double step_s = clock_ms_since(start) / 1000.0;
+    for (size_t i = 0; i < n; i++) {
+        n_made += w->items[i].n_id;
+        n_read += w->items[i].n_read;
+        if (st != MICA_OK && w->items[i].status == MICA_OK) {
+            w->items[i].status = st;
+            w->items[i].error = err;
+        }
+    }
+    pace_learn(&w->pace, n_read, step_s);
+    metrics_step(w->opt.metrics, n, n_made, step_s);
+    for (size_t i = 0; i < n; i++) take_in(w, w->at_work[i], &w->items[i]);
+}
+
+static void publish(worker *w) {
+    pthread_mutex_lock(&w->lock);
+    for (size_t i = 0; i < w->n_slot; i++) {
+        const slot *s = &w->slots[i];
+        slot_look *l = &w->look[i];
+        *l = (slot_look){.busy = s->j != NULL, .n_token = mica_session_length(s->s)};
+        if (!s->j) continue;
+        l->reading = s->reading;
+        l->n_prompt = s->j->prompt.n;
+        l->n_cached = s->reuse.n_cached;
+        l->n_read = s->j->prompt.n - mica_session_pending(s->s);
+        l->n_made = s->v.n_made;
+        l->n_predict = s->j->ask.n_predict;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- The loop ---- */
+
+static bool anything_waits(worker *w) {
+    pthread_mutex_lock(&w->lock);
+    const bool yes = w->q.n > 0;
+    pthread_mutex_unlock(&w->lock);
+    return yes;
+}
+
+/* Until something comes, or `ms` are over: the flag that ends the server has no condition of its own. */
+static void rest(worker *w, long ms) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += ms * 1000000;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&w->lock);
+    if (w->q.n == 0) pthread_cond_timedwait(&w->wake, &w->lock, &t);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static bool all_free(const worker *w) {
+    for (size_t i = 0; i < w->n_slot; i++)
+        if (w->slots[i].j) return false;
+    return true;
+}
+
+static void close_queue(worker *w) {
+    pthread_mutex_lock(&w->lock);
+    w->ending = true;
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void work(worker *w, mica_model *m) {
+    for (;;) {
+        if (w->run.stop->set && !w->ending) {
+            log_info("serve", "ending: no new requests; %s",
+                     all_free(w) && !anything_waits(w) ? "nothing is at work"
+                                                       : "what is at work is brought to its end");
+            close_queue(w);
+        }
+        take_up_all(w);
+        const size_t n = gather_items(w);
+        publish(w);
+        if (n > 0) {
+            step(w, n);
+            continue;
+        }
+        if (w->ending && all_free(w) && !anything_waits(w)) return;
+        // Slots that stand because their client does not read are looked at again soon.
+        if (!all_free(w))
+            rest(w, 5);
+        else if (!mica_model_idle(m))
+            rest(w, 100);
+    }
+}
+
+static mica_status prepare(worker *w, mica_model *m, mica_error *err) {
+    mica_model_get_info(m, &w->info);
+    w->model = m;
+    w->n_slot = w->info.n_seq < 1024 ? w->info.n_seq : 1024;
+    w->slots = mem_calloc(w->n_slot, sizeof *w->slots);
+    w->items = mem_calloc(w->n_slot, sizeof *w->items);
+    w->at_work = mem_calloc(w->n_slot, sizeof(slot *));
+    w->look = mem_calloc(w->n_slot, sizeof *w->look);
+    if (!w->slots || !w->items || !w->at_work || !w->look)
+        return fail(err, MICA_E_NOMEM, "worker: %zu slots: out of memory", w->n_slot);
+    for (size_t i = 0; i < w->n_slot; i++) TRY(mica_session_new(&w->slots[i].s, m, err));
+    pace_init(&w->pace);
+    pthread_mutex_lock(&w->lock);
+    w->n_look = w->n_slot;
+    pthread_mutex_unlock(&w->lock);
+    return MICA_OK;
+}
+
+static void tidy_up(worker *w) {
+    queue_entry e;
+    pthread_mutex_lock(&w->lock);
+    w->ending = true;
+    w->n_look = 0;
+    while (queue_take(&w->q, NULL, 0, &e)) {
+        job_fail(e.job, MICA_E_BUSY, "the server ends");
+        job_close(e.job);
+        job_drop(e.job);
+    }
+    pthread_mutex_unlock(&w->lock);
+    for (size_t i = 0; w->slots && i < w->n_slot; i++) mica_session_free(w->slots[i].s);
+    mem_free(w->slots);
+    mem_free(w->items);
+    mem_free(w->at_work);
+    mem_free(w->look);
+}
+
+mica_status worker_run(worker *w, mica_model *m, const worker_run_options *opt, mica_error *err) {
+    w->run = *opt;
+    const mica_status st = prepare(w, m, err);
+    if (st == MICA_OK) work(w, m);
+    tidy_up(w);
+    return st;
+}
