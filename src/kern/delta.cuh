@@ -38,7 +38,7 @@ KERNEL(conv_rows, conv_args, CONV_THREADS) {
     const i32 pos = job.rows[row].pos;
     float y = 0.0f;
     for (u32 j = 0; j < job.n_tap; j++) {
-        const float u = conv_input(&job, &run, pos - (i32)(job.n_tap - 1 - j), c);
+        const float u = conv_input(&job, &run, pos - (i32)((job.n_tap - 1 - j) * job.step), c);
         y = f32_fma(job.w[(u64)c * job.n_tap + j], u, y);
     }
     job.y[(u64)row * job.n_col + c] = exactf_silu(y);

@@ -3,7 +3,7 @@
 
     tests/arith/arith.py build/tests/arith/arith_shim.so [SEED]
 
-f32.py, blocks.py and rules.py are made from the page alone; seam.py calls the C.
+f32.py, blocks.py, rules.py and streams.py are made from the page alone; seam.py calls the C.
 """
 
 import ctypes as C
@@ -20,6 +20,7 @@ import blocks
 import f32
 import rules
 import seam
+import streams
 from f32 import F
 
 N_ROW, N_ACT = 3, 2
@@ -369,7 +370,7 @@ class Cache:
         self.k = np.zeros((3, N_HEAD_KV, 256, D_K), dtype)
         self.v = np.zeros((3, N_HEAD_KV, 256, D_V), dtype)
         self.scales = np.zeros((2, 3, N_HEAD_KV, 256), np.float32)
-        self.kv = seam.Kv(*map(seam.ptr, (self.k, self.v, self.scales[0], self.scales[1])), code)
+        self.kv = seam.Kv(*map(seam.ptr, (self.k, self.v, self.scales[0], self.scales[1], None)), code)
         self.table = np.array([2, 0, 1], np.int32)
         self.pages = seam.Pages(seam.ptr(self.table), 3)
 
@@ -586,6 +587,7 @@ def main():
     attention(run, "i8 cache, norms, selection", "i8", neox=True, norm=True, window=0, sel=True, gate=False)
     attention(run, "i8 cache, window", "i8", neox=False, norm=False, window=100, sel=False, gate=True)
     delta_net(run)
+    streams.cases(run)
     sampling(run)
     print(f"{run.passed} passed, {run.failed} failed, 0 skipped")
     return 1 if run.failed else 0

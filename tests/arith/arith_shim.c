@@ -140,7 +140,8 @@ void shim_close(dev *d) {
 #define SHIM_RECORDS(X)                                                                                      \
     X(embed)                                                                                                 \
     X(norm) X(add_norm) X(linear) X(rope_table) X(rope_kv) X(attn) X(glu) X(router) X(experts) X(softcap)    \
-        X(scale)
+        X(scale) X(group_norm) X(silu) X(hyper_read) X(hyper_write) X(add) X(conv) X(index_keys)             \
+            X(index_select) X(ngram) X(ngram_gate)
 
 /* 0 when the call and the sync after it went well. */
 #define SHIM_CALL(op)                                                                                        \

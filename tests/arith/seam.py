@@ -14,6 +14,7 @@ def record(name, *fields):
 
 Act = record("Act", ("x q d s s16", P), ("ld", U32))
 Weight = record("Weight", ("w bias scale", P), ("type n_row n_col", U32))
+RowRun = record("RowRun", ("row0 n_row", U32), ("seq", I32), ("n_commit window bank", U32))
 RowInfo = record("RowInfo", ("tok seq pos out", I32))
 Kv = record("Kv", ("k v k_scale v_scale index", P), ("type", I32))
 Pages = record("Pages", ("table", P), ("n_slot", U32))
@@ -60,6 +61,56 @@ RECORDS = {
         ("kind", I32),
         ("add", U32),
     ),
+    "group_norm": record(
+        "group_norm",
+        ("y", Act),
+        ("x w row_of", P),
+        ("ld_x ld_group n_row n_group n_col", U32),
+        ("eps", F32),
+        ("want_q", U32),
+    ),
+    "silu": record("silu", ("h", Act), ("x", P), ("n_row n_col", U32), ("div", F32), ("want_q", U32)),
+    "hyper_read": record(
+        "hyper_read", ("m", Act), ("xn gate", P), ("ld_xn n_row n_stream n_col want_q", U32)
+    ),
+    "hyper_write": record("hyper_write", ("x y inject", P), ("n_row n_stream n_col", U32)),
+    "add": record("add", ("x a b", P), ("n", C.c_uint64)),
+    "conv": record(
+        "conv",
+        ("y u w ring", P),
+        ("ld_seq", C.c_uint64),
+        ("runs rows", P),
+        ("n_run n_row n_col n_tap step", U32),
+    ),
+    "index_keys": record(
+        "index_keys",
+        ("index k w ring", P),
+        ("ld_seq", C.c_uint64),
+        ("inv_freq", P),
+        ("pages", Pages),
+        ("runs rows", P),
+        ("n_run n_row d n_rot ratio", U32),
+        ("eps mscale", F32),
+    ),
+    "index_select": record(
+        "index_select",
+        ("sel q index", P),
+        ("pages", Pages),
+        ("rows", P),
+        ("ld_sel n_row n_head d ratio n_keep", U32),
+    ),
+    "ngram": record(
+        "ngram",
+        ("e", Act),
+        ("table", Weight),
+        ("mult n_of first ring", P),
+        ("ld_seq", C.c_uint64),
+        ("runs rows", P),
+        ("n_run n_row n_gram n_head", U32),
+        ("end", I32),
+        ("want_q", U32),
+    ),
+    "ngram_gate": record("ngram_gate", ("gv key query v", P), ("ld n_row n_stream n_col", U32)),
     "softcap": record("softcap", ("y", P), ("n", C.c_uint64), ("cap", F32)),
     "scale": record("scale", ("x s", P), ("n", C.c_uint64)),
     "limits": record(
@@ -75,6 +126,7 @@ RECORDS = {
         ("seed", C.c_uint64),
         ("bias", P),
         ("n_bias", C.c_size_t),
+        ("grammar", P),
     ),
     "sample": record(
         "sample", ("logits p history", P), ("n_history", C.c_size_t), ("pos", C.c_uint64), ("allowed", P)
