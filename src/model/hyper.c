@@ -16,7 +16,9 @@ mica_status hyper_bind(model *m, hyper_weights *w, const hyper_shape *h, hyper_w
     static const char *const part[4] = {"norm", "down", "up", "inject"};
     for (int i = 0; i < 4; i++) snprintf(name[i], sizeof name[i], "%s_%s.weight", want.part, part[i]);
     *w = (hyper_weights){0};
-    if (want.need == MODEL_OPTIONAL && !model_tensor_exists(m, want.layer, name[0])) return MICA_OK;
+    bool any = want.need == MODEL_NEEDED;
+    for (int i = 0; i < 3; i++) any = any || model_tensor_exists(m, want.layer, name[i]);
+    if (!any) return MICA_OK;
     TRY(model_vector(m, &w->norm, (tensor_want){want.layer, name[0], 1, wide, MODEL_NEEDED}, err));
     TRY(model_matrix(m, &w->down, (tensor_want){want.layer, name[1], h->rank, wide, MODEL_NEEDED}, err));
     TRY(model_matrix(m, &w->up, (tensor_want){want.layer, name[2], wide, h->rank, MODEL_NEEDED}, err));

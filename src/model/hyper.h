@@ -31,7 +31,7 @@ typedef struct hyper_buffers {
 } hyper_buffers;
 
 mica_status hyper_shape_read(const model *m, hyper_shape *h, mica_error *err);
-/* PART_norm, PART_down, PART_up, and PART_inject when `inject`. need: all of them, or *w stays empty. */
+/* PART_norm, PART_down, PART_up, and PART_inject when `inject`. Optional: all, or none and *w stays empty. */
 typedef struct hyper_want {
     int layer;
     const char *part; // "hc_attn"

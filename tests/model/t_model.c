@@ -81,13 +81,13 @@ static void check_every_tensor_counts(const char *path, const char *const option
     gguf_close(g);
 }
 
-static const char *small_model(const char *preset) {
-    static const char *const set[] = {"layers=3", "embd=64",   "heads=2", "kv=1",      "kv_full=1",
-                                      "hd=32",    "hd_swa=16", "ff=64",   "vocab=300", "swa_every=3"};
-    mica_synth_options o = {.preset = preset, .quant = "f16", .set = set, .n_set = sizeof set / sizeof *set};
+/* The preset with the overrides, up to NULL. */
+static const char *small_model(const char *preset, const char *const *set) {
+    mica_synth_options o = {.preset = preset, .quant = "f16", .set = set};
     mica_error err;
     char *json;
     const char *path = temp_dir_at(&g_dir, "small.gguf");
+    while (set[o.n_set]) o.n_set++;
     CHECK_OK(mica_synth(&json, path, &o, &err));
     mica_text_free(json);
     return path;
@@ -98,10 +98,19 @@ static void test_every_tensor_counts(void **state) {
     check_every_tensor_counts("tests/fixtures/tiny_gemma3.f32.gguf", (const char *const[4]){NULL});
     check_every_tensor_counts("tests/fixtures/tiny_gemma4_e.f32.gguf",
                               (const char *const[4]){"layer_output_scale.weight", "blk.2.attn_v.weight"});
+    static const char *const gemma[] = {"layers=3",  "embd=64",     "heads=2",   "kv=1",
+                                        "kv_full=1", "hd=32",       "hd_swa=16", "ff=64",
+                                        "vocab=300", "swa_every=3", NULL};
+    static const char *const flash[] = {"layers=4",   "mtp=1",       "tied=1",      "embd=64",
+                                        "heads=2",    "kv=1",        "hd=32",       "state=32",
+                                        "idx_dim=32", "ff_exp=32",   "ff_shexp=32", "experts=4",
+                                        "vocab=300",  "ple_rows=50", "hc_rank=16",  NULL};
     char path[1024];
-    snprintf(path, sizeof path, "%s", small_model("tiny-gemma4-moe"));
+    snprintf(path, sizeof path, "%s", small_model("tiny-gemma4-moe", gemma));
     check_every_tensor_counts(path,
                               (const char *const[4]){"layer_output_scale.weight", "ffn_down_exps.scale"});
+    snprintf(path, sizeof path, "%s", small_model("tiny-flash-next", flash));
+    check_every_tensor_counts(path, (const char *const[4]){NULL});
 }
 
 int main(void) {

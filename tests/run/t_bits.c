@@ -4,7 +4,7 @@
 
 #include "run/session.h"
 
-enum { N_PROMPT = 75, N_PROMPT_INDEX = 150, N_GEN = 5, N_SEQ = 8 };
+enum { N_PROMPT = 75, N_PROMPT_INDEX = 90, N_GEN = 5, N_SEQ = 8 };
 
 static const char *const g_fixture[] = {"llama",       "qwen3",  "qwen3_moe",  "qwen3_5",
                                         "qwen3_5_moe", "gemma4", "gemma4_moe", "qwen4_exp"};
