@@ -39,11 +39,6 @@ void dev_close(dev *d) {
     if (d) d->ops->close(d);
 }
 
-mica_status dev_missing(const dev *d, const char *op, mica_error *err) {
-    return fail(err, MICA_E_UNSUPPORTED, "device %s: it has no operation %s, which this model needs",
-                d->ops->name, op);
-}
-
 mica_status host_alloc(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err) {
     (void)d;
     *out = mem_pages_alloc(n_bytes);

@@ -146,12 +146,9 @@ mica_status dev_memory_get(dev_memory *out, const dev_config *cfg, mica_error *e
  * of this machine from being used. */
 void dev_choose(dev_kind *kind, int *card, char *why, size_t n_why);
 
-/* MICA_E_UNSUPPORTED: the device has no such operation. */
-mica_status dev_missing(const dev *d, const char *op, mica_error *err);
-
 #define DEV_CALL(op)                                                                                         \
     static inline mica_status dev_##op(dev *d, const op##_args *a, mica_error *err) {                        \
-        return d->ops->op ? d->ops->op(d, a, err) : dev_missing(d, #op, err);                                \
+        return d->ops->op(d, a, err);                                                                        \
     }
 DEV_CALL(embed)
 DEV_CALL(norm)
