@@ -8,14 +8,13 @@
 enum { PAIRS_MAX = 32768 }; // pairs of a call that scratch is for, at most
 
 typedef struct type_kernels {
-    gpu_kernel token[4]; // for 1, 2, 4, 8 rows of activations
+    gpu_kernel token[3]; // for 1, 4, 8 rows of activations
     gpu_kernel prompt;
 } type_kernels;
 
 #define TYPE_ENTRY(TYPE, name)                                                                               \
-    [GGUF_##TYPE] = {                                                                                        \
-        {GPU_K_token_##name##_1, GPU_K_token_##name##_2, GPU_K_token_##name##_4, GPU_K_token_##name##_8},    \
-        GPU_K_prompt_##name},
+    [GGUF_##TYPE] = {{GPU_K_token_##name##_1, GPU_K_token_##name##_4, GPU_K_token_##name##_8},               \
+                     GPU_K_prompt_##name},
 static const type_kernels g_types[GGUF_TYPE_N] = {GPU_TYPES(TYPE_ENTRY)};
 #undef TYPE_ENTRY
 
@@ -31,14 +30,15 @@ static uint32_t blocks_of(linear_job *j, uint32_t rows_a_block) {
 
 static mica_status token_launch(gpu *g, linear_job *j, mica_error *err) {
     const weight_ref *w = &j->out[0].w;
+    static const uint32_t rows[3] = {1, 4, 8};
     uint32_t n_segment = gpu_ceil(w->n_col, SEGMENT_COLS), n = j->n_row, i = 0;
     if (n_segment > TOKEN_GROUPS)
         return fail(err, MICA_E_UNSUPPORTED, "product: %u inputs: a card takes %d", w->n_col,
                     TOKEN_GROUPS * SEGMENT_COLS);
-    if (!j->pairs.at) i = n <= 1 ? 0 : n <= 2 ? 1 : n <= 4 ? 2 : 3;
+    if (!j->pairs.at) i = n <= 1 ? 0 : n <= 4 ? 1 : 2;
     j->n_segment = n_segment;
     j->n_block_row = TOKEN_GROUPS / n_segment;
-    gpu_dims grid = {blocks_of(j, j->n_block_row), gpu_ceil(n, 1u << i), 1};
+    gpu_dims grid = {blocks_of(j, j->n_block_row), gpu_ceil(n, rows[i]), 1};
     return GPU_GO_KERNEL(g, g_types[w->type].token[i], grid, TOKEN_THREADS, j);
 }
 

@@ -48,8 +48,6 @@ mica_status gpu_op_attn(dev *d, const attn_args *a, mica_error *err) {
 mica_status gpu_op_conv(dev *d, const conv_args *a, mica_error *err) {
     gpu *g = (gpu *)d;
     uint32_t n_col = gpu_ceil(a->n_col, CONV_THREADS), n_keep = a->n_row < CONV_RING ? a->n_row : CONV_RING;
-    if (a->n_tap > CONV_RING)
-        return fail(err, MICA_E_UNSUPPORTED, "convolution: %u taps: a card takes %d", a->n_tap, CONV_RING);
     TRY(GPU_GO(g, conv_rows, ((gpu_dims){n_col, a->n_row, 1}), CONV_THREADS, a));
     return GPU_GO(g, conv_keep, ((gpu_dims){n_col, n_keep, a->n_run}), CONV_THREADS, a);
 }

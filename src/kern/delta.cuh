@@ -29,7 +29,7 @@ DEV float conv_input(const conv_args *a, const row_run *run, i32 pos, u32 c) {
 /* y = silu(conv(u)), before conv_keep.
  *   grid    ceil(n_col / CONV_THREADS), n_row; block CONV_THREADS
  *   shared  none
- *   needs   n_tap <= CONV_RING
+ *   needs   (n_tap - 1) * step + WINDOW_MAX - 1 <= CONV_RING
  *   order   rule 7: oldest first */
 KERNEL(conv_rows, conv_args, CONV_THREADS) {
     const u32 c = BLOCK_X * CONV_THREADS + THREAD, row = BLOCK_Y;

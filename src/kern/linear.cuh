@@ -151,7 +151,6 @@ DEV float token_tree(const token_acc *t, u32 has_min) {
     }
 #define TOKEN_QUANT_ALL(TYPE, name, n_sub, has_min)                                                          \
     TOKEN_QUANT(name, n_sub, has_min, 1)                                                                     \
-    TOKEN_QUANT(name, n_sub, has_min, 2)                                                                     \
     TOKEN_QUANT(name, n_sub, has_min, 4)                                                                     \
     TOKEN_QUANT(name, n_sub, has_min, 8)
 QUANT_TYPES(TOKEN_QUANT_ALL)
@@ -194,7 +193,7 @@ QUANT_TYPES(TOKEN_QUANT_ALL)
     }
 #define TOKEN_FLOAT_ALL(name, bytes)                                                                         \
     TOKEN_FLOAT(name, bytes, 1)                                                                              \
-    TOKEN_FLOAT(name, bytes, 2) TOKEN_FLOAT(name, bytes, 4) TOKEN_FLOAT(name, bytes, 8)
+    TOKEN_FLOAT(name, bytes, 4) TOKEN_FLOAT(name, bytes, 8)
 TOKEN_FLOAT_ALL(f32, 4)
 TOKEN_FLOAT_ALL(f16, 2)
 TOKEN_FLOAT_ALL(bf16, 2)

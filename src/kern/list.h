@@ -6,7 +6,7 @@
 /* What exists once a type of weights. */
 #define KERN_OF_TYPE(X, name)                                                                                \
     X(embed_##name)                                                                                          \
-    X(token_##name##_1) X(token_##name##_2) X(token_##name##_4) X(token_##name##_8) X(prompt_##name)
+    X(token_##name##_1) X(token_##name##_4) X(token_##name##_8) X(prompt_##name)
 #define KERN_TYPES(X)                                                                                        \
     KERN_OF_TYPE(X, f32)                                                                                     \
     KERN_OF_TYPE(X, f16)                                                                                     \
@@ -39,10 +39,11 @@
 
 #define GPU_KERNELS(X)                                                                                       \
     KERN_TYPES(X)                                                                                            \
-    X(norm_rows) X(add_norm_rows) X(quantise_rows) X(glu_rows) X(gate_norm_rows) X(gated_add_rows)           \
-        X(softcap_values) X(scale_values) X(rope_table_rows) X(rope_kv_rows) X(attn_part) X(attn_join)       \
-            X(attn_rows) X(router_rows) X(experts_sort) X(experts_sum) X(conv_rows) X(conv_keep)             \
-                X(delta_prepare) X(delta_runs_8) X(delta_runs_16) X(delta_runs_32) X(delta_runs_64)          \
-                    X(argmax_parts) X(argmax_rows)
+    X(norm_rows)                                                                                             \
+    X(add_norm_rows) X(quantise_rows) X(glu_rows) X(gate_norm_rows) X(gated_add_rows) X(softcap_values)      \
+        X(scale_values) X(rope_table_rows) X(rope_kv_rows) X(attn_part) X(attn_join) X(attn_rows)            \
+            X(router_rows) X(experts_sort) X(experts_sum) X(conv_rows) X(conv_keep) X(delta_prepare)         \
+                X(delta_runs_8) X(delta_runs_16) X(delta_runs_32) X(delta_runs_64) X(argmax_parts)           \
+                    X(argmax_rows)
 
 #endif

@@ -8,7 +8,6 @@
 DEV float block_sum_squares(const float *x, u32 n, float *pair) {
     float p = 0.0f;
     if (THREAD < 64) {
-        UNROLL
         for (u32 i = THREAD; i < n; i += 64) p = f32_fma(x[i], x[i], p);
     }
     p = lane_tree_f32(p, 32);

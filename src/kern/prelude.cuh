@@ -46,6 +46,7 @@ typedef uint64_t u64;
 #define BLOCK_Y (simt_me->block[1])
 #define BLOCK_Z (simt_me->block[2])
 #define UNROLL
+#define UNROLL_BY_2
 #define block_sync() simt_barrier(__LINE__)
 
 DEV float f32_rint(float x) {
@@ -116,6 +117,9 @@ typedef unsigned long long u64;
 #define int32_t i32
 #define uint64_t u64
 #define int64_t long long
+#ifndef __CUDACC_RTC__
+#define size_t __SIZE_TYPE__
+#endif
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__) /* ---- CUDA ---- */
 
@@ -129,6 +133,7 @@ typedef unsigned long long u64;
 #define BLOCK_Y blockIdx.y
 #define BLOCK_Z blockIdx.z
 #define UNROLL _Pragma("unroll")
+#define UNROLL_BY_2 _Pragma("unroll 2")
 #define block_sync() __syncthreads()
 
 #define __builtin_fmaf(a, b, c) __fmaf_rn(a, b, c)
@@ -177,6 +182,28 @@ DEV u32 load_u32(const void *p) {
     u32 low = *(const u32 *)(at & ~(u64)3), high = *(const u32 *)((at + 3) & ~(u64)3);
     return __funnelshift_r(low, high, 8 * (u32)(at & 3));
 }
+DEV void load_words(u32 *o, const void *p, u32 n, u32 align) {
+    if (align % 16 == 0 && n % 4 == 0) {
+        UNROLL
+        for (u32 i = 0; i < n; i += 4) {
+            uint4 v = ((const uint4 *)p)[i / 4];
+            o[i] = v.x;
+            o[i + 1] = v.y;
+            o[i + 2] = v.z;
+            o[i + 3] = v.w;
+        }
+        return;
+    }
+    const u64 at = (u64)p;
+    const u32 *w = (const u32 *)(at & ~(u64)3), shift = align % 4 == 0 ? 0 : 8 * (u32)(at & 3);
+    u32 low = w[0];
+    UNROLL
+    for (u32 i = 0; i < n; i++) {
+        const u32 high = w[i + 1 < n || shift ? i + 1 : i]; // nothing beyond the last byte's word is read
+        o[i] = __funnelshift_r(low, high, shift);
+        low = high;
+    }
+}
 DEV void load_16(u32 o[4], const void *p) {
     uint4 v = *(const uint4 *)p;
     o[0] = v.x;
@@ -212,6 +239,7 @@ DEV float lane_get_f32(float v, u32 from) {
 #define BLOCK_Y ((u32)__builtin_amdgcn_workgroup_id_y())
 #define BLOCK_Z ((u32)__builtin_amdgcn_workgroup_id_z())
 #define UNROLL _Pragma("unroll")
+#define UNROLL_BY_2 _Pragma("unroll 2")
 
 DEV void block_sync() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
@@ -258,6 +286,9 @@ DEV u16 load_u16(const void *p) {
 }
 DEV u32 load_u32(const void *p) {
     return *(const any_u32 *)p;
+}
+DEV void load_words(u32 *o, const void *p, u32 n, u32 align) {
+    __builtin_memcpy(o, align % 16 == 0 ? __builtin_assume_aligned(p, 16) : p, 4 * n);
 }
 DEV void load_16(u32 o[4], const void *p) {
     quad_u32 v = *(const quad_u32 *)p;

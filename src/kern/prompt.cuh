@@ -106,7 +106,7 @@ DEV void prompt_sub(float acc[4][4], const prompt_room *s, u32 ib, u32 h, u32 n_
     i32 sum[4][4];
     UNROLL
     for (u32 i = 0; i < 16; i++) sum[i / 4][i % 4] = 0;
-    UNROLL
+    UNROLL_BY_2
     for (u32 g = 0; g < n_word; g++) {
         const u32 *w = s->w + (8 * ib + n_word * h + g) * STAGE_LD + r;
         const u32 *a = s->a + (8 * ib + n_word * h + g) * STAGE_LD + t;

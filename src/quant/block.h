@@ -9,11 +9,11 @@
  * values (the deltas of IQ1, the half steps of FP4) is inside q, and the power of two it costs is inside
  * scale.
  *
- * Bytes of a row start anywhere, so loads go through load_u16 and load_u32. The layouts in the comments give
- * byte offsets
+ * Bytes of a row start anywhere, so loads go through load_u16, load_u32 and load_words. The layouts in the
+ * comments give byte offsets
  * (@) in a type's own block; f16 means IEEE half, little-endian. This text is also device source: there the
- * including file brings load_u16, load_u32, bits_f32, f16_to_f32 and the tables of codebook.h, and defines
- * DEV. */
+ * including file brings load_u16, load_u32, load_words, bits_f32, f16_to_f32 and the tables of codebook.h,
+ * and defines DEV. */
 #ifndef MICA_QUANT_BLOCK_H
 #define MICA_QUANT_BLOCK_H
 
@@ -21,7 +21,14 @@
 #include "base/half.h"
 #include "base/num.h"
 #include "quant/codebook.h"
+#ifndef DEV
 #define DEV static inline
+#endif
+/* n words from p, whose address is a multiple of `align` for certain: a card needs to know. */
+DEV void load_words(uint32_t *o, const void *p, uint32_t n, uint32_t align) {
+    (void)align;
+    memcpy(o, p, (size_t)n * 4);
+}
 #endif
 
 typedef struct quant_block {
@@ -84,11 +91,12 @@ DEV void quant_min_set(quant_block *o, float m0, float m1) {
 }
 
 /* 16 bytes to 32 nibbles: the low halves are weights 0..15, the high halves 16..31. */
-DEV void quant_nibbles(quant_block *o, const uint8_t *qs) {
+DEV void quant_nibbles(quant_block *o, const uint8_t *qs, uint32_t align) {
+    uint32_t w[4];
+    load_words(w, qs, 4, align);
     for (int g = 0; g < 4; g++) {
-        uint32_t w = load_u32(qs + 4 * g);
-        o->q[g] = w & 0x0F0F0F0Fu;
-        o->q[g + 4] = w >> 4 & 0x0F0F0F0Fu;
+        o->q[g] = w[g] & 0x0F0F0F0Fu;
+        o->q[g + 4] = w[g] >> 4 & 0x0F0F0F0Fu;
     }
 }
 
@@ -97,7 +105,7 @@ DEV void quant_nibbles(quant_block *o, const uint8_t *qs) {
 /* Q4_0, 18 bytes: @0 f16 d; @2 qs[16] */
 DEV void quant_unpack_q4_0(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)ib * 18;
-    quant_nibbles(o, p + 2);
+    quant_nibbles(o, p + 2, 2);
     for (int g = 0; g < 8; g++) o->q[g] = quad_sub(o->q[g], 0x08080808u);
     float d = quant_f16_at(p);
     quant_scale_set(o, d, d);
@@ -106,7 +114,7 @@ DEV void quant_unpack_q4_0(quant_block *o, const uint8_t *row, uint32_t ib) {
 /* Q4_1, 20 bytes: @0 f16 d; @2 f16 m; @4 qs[16]. The file adds m; our minimum is subtracted. */
 DEV void quant_unpack_q4_1(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)ib * 20;
-    quant_nibbles(o, p + 4);
+    quant_nibbles(o, p + 4, 4);
     float d = quant_f16_at(p), m = -quant_f16_at(p + 2);
     quant_scale_set(o, d, d);
     quant_min_set(o, m, m);
@@ -120,7 +128,7 @@ DEV void quant_fifth_bits(quant_block *o, uint32_t qh) {
 /* Q5_0, 22 bytes: @0 f16 d; @2 u32 qh; @6 qs[16] */
 DEV void quant_unpack_q5_0(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)ib * 22;
-    quant_nibbles(o, p + 6);
+    quant_nibbles(o, p + 6, 2);
     quant_fifth_bits(o, load_u32(p + 2));
     for (int g = 0; g < 8; g++) o->q[g] = quad_sub(o->q[g], 0x10101010u);
     float d = quant_f16_at(p);
@@ -130,7 +138,7 @@ DEV void quant_unpack_q5_0(quant_block *o, const uint8_t *row, uint32_t ib) {
 /* Q5_1, 24 bytes: @0 f16 d; @2 f16 m; @4 u32 qh; @8 qs[16] */
 DEV void quant_unpack_q5_1(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)ib * 24;
-    quant_nibbles(o, p + 8);
+    quant_nibbles(o, p + 8, 4);
     quant_fifth_bits(o, load_u32(p + 4));
     float d = quant_f16_at(p), m = -quant_f16_at(p + 2);
     quant_scale_set(o, d, d);
@@ -140,7 +148,7 @@ DEV void quant_unpack_q5_1(quant_block *o, const uint8_t *row, uint32_t ib) {
 /* Q8_0, 34 bytes: @0 f16 d; @2 i8 qs[32] */
 DEV void quant_unpack_q8_0(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)ib * 34;
-    for (int g = 0; g < 8; g++) o->q[g] = load_u32(p + 2 + 4 * g);
+    load_words(o->q, p + 2, 8, 2);
     float d = quant_f16_at(p);
     quant_scale_set(o, d, d);
 }
@@ -148,7 +156,7 @@ DEV void quant_unpack_q8_0(quant_block *o, const uint8_t *row, uint32_t ib) {
 /* IQ4_NL, 18 bytes: @0 f16 d; @2 qs[16] */
 DEV void quant_unpack_iq4_nl(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)ib * 18;
-    quant_nibbles(o, p + 2);
+    quant_nibbles(o, p + 2, 2);
     for (int g = 0; g < 8; g++) o->q[g] = quad_lookup(quant_value_iq4, o->q[g]);
     float d = quant_f16_at(p);
     quant_scale_set(o, d, d);
@@ -158,7 +166,7 @@ DEV void quant_unpack_iq4_nl(quant_block *o, const uint8_t *row, uint32_t ib) {
  * for e = 255. */
 DEV void quant_unpack_mxfp4(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)ib * 17;
-    quant_nibbles(o, p + 1);
+    quant_nibbles(o, p + 1, 1);
     for (int g = 0; g < 8; g++) o->q[g] = quad_lookup(quant_value_fp4, o->q[g]);
     uint32_t e = p[0];
     float d = bits_f32(e < 2 ? 0x200000u << e : (e - 1) << 23);
@@ -209,9 +217,10 @@ DEV void quant_unpack_q2_0(quant_block *o, const uint8_t *row, uint32_t ib) {
 
 /* ---- K-quants: 256 weights a block, k = ib % 8 is the block of 32 within ---- */
 
-/* The 2-bit plane that Q2_K, Q3_K and TQ2_0 share: 32 bytes hold four blocks of 32, two bits each. */
-DEV uint32_t quant_plane2(const uint8_t *qs, uint32_t k, int g) {
-    return load_u32(qs + 32 * (k / 4) + 4 * g) >> 2 * (k & 3) & 0x03030303u;
+/* The 2-bit plane that Q2_K, Q3_K, Q6_K and TQ2_0 share: 32 bytes hold four blocks of 32, two bits each. */
+DEV void quant_plane2(uint32_t o[8], const uint8_t *qs, uint32_t k, uint32_t align) {
+    load_words(o, qs + 32 * (k / 4), 8, align);
+    for (int g = 0; g < 8; g++) o[g] = o[g] >> 2 * (k & 3) & 0x03030303u;
 }
 
 /* Q2_K, 84 bytes: @0 scales[16]; @16 qs[64]; @80 f16 d; @82 f16 dmin. A scale and a minimum for 16 weights.
@@ -219,7 +228,7 @@ DEV uint32_t quant_plane2(const uint8_t *qs, uint32_t k, int g) {
 DEV void quant_unpack_q2_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 84;
     uint32_t k = ib & 7, c0 = p[2 * k], c1 = p[2 * k + 1];
-    for (int g = 0; g < 8; g++) o->q[g] = quant_plane2(p + 16, k, g);
+    quant_plane2(o->q, p + 16, k, 4);
     float d = quant_f16_at(p + 80), m = quant_f16_at(p + 82);
     quant_scale_set(o, d * (float)(c0 & 15), d * (float)(c1 & 15));
     quant_min_set(o, m * (float)(c0 >> 4), m * (float)(c1 >> 4));
@@ -234,27 +243,28 @@ DEV float quant_q3_k_scale(const uint8_t *sc, uint32_t i) {
 /* Q3_K, 110 bytes: @0 hmask[32]; @32 qs[64]; @96 scales[12]; @108 f16 d. A clear high bit means minus 4. */
 DEV void quant_unpack_q3_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 110;
-    uint32_t k = ib & 7;
-    for (int g = 0; g < 8; g++) {
-        uint32_t high = load_u32(p + 4 * g) >> k & 0x01010101u;
-        o->q[g] = quad_sub(quant_plane2(p + 32, k, g) | high << 2, 0x04040404u);
-    }
+    uint32_t k = ib & 7, high[8];
+    load_words(high, p, 8, 2);
+    quant_plane2(o->q, p + 32, k, 2);
+    for (int g = 0; g < 8; g++) o->q[g] = quad_sub(o->q[g] | (high[g] >> k & 0x01010101u) << 2, 0x04040404u);
     float d = quant_f16_at(p + 108);
     quant_scale_set(o, d * quant_q3_k_scale(p + 96, 2 * k), d * quant_q3_k_scale(p + 96, 2 * k + 1));
 }
 
 /* d and the minimum of block k of Q4_K and Q5_K: @0 f16 d; @2 f16 dmin; @4 scales[12], 6 bits each. */
 DEV void quant_scale_q4_k(quant_block *o, const uint8_t *p, uint32_t k) {
-    const uint8_t *b = p + 4;
-    uint32_t sc, mn;
+    uint32_t w[4], at = 8 * (k & 3), sc, mn;
+    load_words(w, p, 4, 16);
+    uint32_t b0 = w[1] >> at & 255, b4 = w[2] >> at & 255, b8 = w[3] >> at & 255; // bytes k & 3, + 4, + 8
     if (k < 4) {
-        sc = b[k] & 63;
-        mn = b[k + 4] & 63;
+        sc = b0 & 63;
+        mn = b4 & 63;
     } else {
-        sc = (uint32_t)(b[k + 4] & 15) | (uint32_t)(b[k - 4] >> 6) << 4;
-        mn = (uint32_t)(b[k + 4] >> 4) | (uint32_t)(b[k] >> 6) << 4;
+        sc = (b8 & 15) | b0 >> 6 << 4;
+        mn = b8 >> 4 | b4 >> 6 << 4;
     }
-    float s = quant_f16_at(p) * (float)sc, m = quant_f16_at(p + 2) * (float)mn;
+    float s = f16_to_f32((uint16_t)(w[0] & 0xFFFF)) * (float)sc,
+          m = f16_to_f32((uint16_t)(w[0] >> 16)) * (float)mn;
     quant_scale_set(o, s, s);
     quant_min_set(o, m, m);
 }
@@ -264,8 +274,8 @@ DEV void quant_scale_q4_k(quant_block *o, const uint8_t *p, uint32_t k) {
 DEV void quant_unpack_q4_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 144;
     uint32_t k = ib & 7;
-    for (int g = 0; g < 8; g++)
-        o->q[g] = load_u32(p + 16 + 32 * (k / 2) + 4 * g) >> 4 * (k & 1) & 0x0F0F0F0Fu;
+    load_words(o->q, p + 16 + 32 * (k / 2), 8, 16);
+    for (int g = 0; g < 8; g++) o->q[g] = o->q[g] >> 4 * (k & 1) & 0x0F0F0F0Fu;
     quant_scale_q4_k(o, p, k);
 }
 
@@ -273,11 +283,11 @@ DEV void quant_unpack_q4_k(quant_block *o, const uint8_t *row, uint32_t ib) {
  * of block k. */
 DEV void quant_unpack_q5_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 176;
-    uint32_t k = ib & 7;
-    for (int g = 0; g < 8; g++) {
-        uint32_t low = load_u32(p + 48 + 32 * (k / 2) + 4 * g) >> 4 * (k & 1) & 0x0F0F0F0Fu;
-        o->q[g] = low | (load_u32(p + 16 + 4 * g) >> k & 0x01010101u) << 4;
-    }
+    uint32_t k = ib & 7, high[8];
+    load_words(o->q, p + 48 + 32 * (k / 2), 8, 16);
+    load_words(high, p + 16, 8, 16);
+    for (int g = 0; g < 8; g++)
+        o->q[g] = (o->q[g] >> 4 * (k & 1) & 0x0F0F0F0Fu) | (high[g] >> k & 0x01010101u) << 4;
     quant_scale_q4_k(o, p, k);
 }
 
@@ -287,9 +297,12 @@ DEV void quant_unpack_q5_k(quant_block *o, const uint8_t *row, uint32_t ib) {
 DEV void quant_unpack_q6_k(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 210;
     uint32_t k = ib & 7, half = k / 4, n = k & 3;
+    uint32_t high[8];
+    load_words(o->q, p + 64 * half + 32 * (n & 1), 8, 2);
+    quant_plane2(high, p + 128, k, 2);
     for (int g = 0; g < 8; g++) {
-        uint32_t low = load_u32(p + 64 * half + 32 * (n & 1) + 4 * g) >> (n < 2 ? 0 : 4) & 0x0F0F0F0Fu;
-        o->q[g] = quad_sub(low | quant_plane2(p + 128, k, g) << 4, 0x20202020u);
+        uint32_t low = o->q[g] >> (n < 2 ? 0 : 4) & 0x0F0F0F0Fu;
+        o->q[g] = quad_sub(low | high[g] << 4, 0x20202020u);
     }
     float d = quant_f16_at(p + 208);
     quant_scale_set(o, d * (float)(int8_t)p[192 + 2 * k], d * (float)(int8_t)p[192 + 2 * k + 1]);
@@ -326,7 +339,8 @@ DEV void quant_unpack_tq1_0(quant_block *o, const uint8_t *row, uint32_t ib) {
 /* TQ2_0, 66 bytes: @0 qs[64]; @64 f16 d */
 DEV void quant_unpack_tq2_0(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 66;
-    for (int g = 0; g < 8; g++) o->q[g] = quad_sub(quant_plane2(p, ib & 7, g), 0x01010101u);
+    quant_plane2(o->q, p, ib & 7, 2);
+    for (int g = 0; g < 8; g++) o->q[g] = quad_sub(o->q[g], 0x01010101u);
     float d = quant_f16_at(p + 64);
     quant_scale_set(o, d, d);
 }
@@ -455,7 +469,7 @@ DEV void quant_unpack_iq1_m(quant_block *o, const uint8_t *row, uint32_t ib) {
 DEV void quant_unpack_iq4_xs(quant_block *o, const uint8_t *row, uint32_t ib) {
     const uint8_t *p = row + (size_t)(ib / 8) * 136;
     uint32_t k = ib & 7;
-    quant_nibbles(o, p + 8 + 16 * k);
+    quant_nibbles(o, p + 8 + 16 * k, 4);
     for (int g = 0; g < 8; g++) o->q[g] = quad_lookup(quant_value_iq4, o->q[g]);
     uint32_t lo = quant_nibble(p[4 + k / 2], k & 1), hi = (uint32_t)load_u16(p + 2) >> 2 * k & 3;
     float s = quant_f16_at(p) * (float)((int)(lo | hi << 4) - 32);
@@ -469,10 +483,11 @@ DEV void quant_unpack_iq4_xs(quant_block *o, const uint8_t *row, uint32_t ib) {
 #define QUANT_TYPES(X)                                                                                       \
     X(Q4_0, q4_0, 1, 0)                                                                                      \
     X(Q4_1, q4_1, 1, 1)                                                                                      \
-    X(Q5_0, q5_0, 1, 0) X(Q5_1, q5_1, 1, 1) X(Q8_0, q8_0, 1, 0) X(Q2_K, q2_k, 2, 1) X(Q3_K, q3_k, 2, 0)      \
-        X(Q4_K, q4_k, 1, 1) X(Q5_K, q5_k, 1, 1) X(Q6_K, q6_k, 2, 0) X(IQ2_XXS, iq2_xxs, 1, 0)                \
-            X(IQ2_XS, iq2_xs, 2, 0) X(IQ3_XXS, iq3_xxs, 1, 0) X(IQ1_S, iq1_s, 1, 0) X(IQ4_NL, iq4_nl, 1, 0)  \
-                X(IQ3_S, iq3_s, 1, 0) X(IQ2_S, iq2_s, 2, 0) X(IQ4_XS, iq4_xs, 1, 0) X(IQ1_M, iq1_m, 2, 0)    \
-                    X(TQ1_0, tq1_0, 1, 0) X(TQ2_0, tq2_0, 1, 0) X(MXFP4, mxfp4, 1, 0) X(NVFP4, nvfp4, 2, 0)  \
-                        X(Q1_0, q1_0, 1, 0) X(Q2_0, q2_0, 1, 0)
+    X(Q5_0, q5_0, 1, 0)                                                                                      \
+    X(Q5_1, q5_1, 1, 1) X(Q8_0, q8_0, 1, 0) X(Q2_K, q2_k, 2, 1) X(Q3_K, q3_k, 2, 0) X(Q4_K, q4_k, 1, 1)      \
+        X(Q5_K, q5_k, 1, 1) X(Q6_K, q6_k, 2, 0) X(IQ2_XXS, iq2_xxs, 1, 0) X(IQ2_XS, iq2_xs, 2, 0)            \
+            X(IQ3_XXS, iq3_xxs, 1, 0) X(IQ1_S, iq1_s, 1, 0) X(IQ4_NL, iq4_nl, 1, 0) X(IQ3_S, iq3_s, 1, 0)    \
+                X(IQ2_S, iq2_s, 2, 0) X(IQ4_XS, iq4_xs, 1, 0) X(IQ1_M, iq1_m, 2, 0) X(TQ1_0, tq1_0, 1, 0)    \
+                    X(TQ2_0, tq2_0, 1, 0) X(MXFP4, mxfp4, 1, 0) X(NVFP4, nvfp4, 2, 0) X(Q1_0, q1_0, 1, 0)    \
+                        X(Q2_0, q2_0, 1, 0)
 #endif
