@@ -74,12 +74,19 @@ async function waitFor(world, error, { node, signal, changed }) {
         }
         if (error.kind === "key") {
             phase({ kind: "key" });
-            return await world.askKey(error);
+            return await Promise.race([world.askKey(error), aborted(signal)]);
         }
     } catch {
         return false; // stopped while it waited
     }
     return false;
+}
+
+/** Rejects when the signal fires. */
+function aborted(signal) {
+    return new Promise((_, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
+    );
 }
 
 async function stream(world, node, { messages, settings, signal, changed }) {

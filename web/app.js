@@ -60,9 +60,13 @@ class App {
             api,
             say: (text) => dialogs.toast(text),
         });
+        const note = this.store.lasting
+            ? ""
+            : "This browser lets pages keep nothing: conversations end with this page.";
         this.list = new ListView(
             { list: byId("talks"), search: byId("search") },
             { menu: (button, line) => this.talkMenu(button, line.id) },
+            note,
         );
         this.monitor = new MonitorView(byId("monitor"), { api, link });
         this.panel = new SettingsView(byId("panel"), {
@@ -135,11 +139,6 @@ class App {
         await this.drawList();
         await this.route();
         this.link.start();
-        if (!this.store.lasting)
-            this.#banner(
-                "This browser does not let pages keep anything: conversations end with this page.",
-                "warn",
-            );
     }
 
     // ---- Where we are ----
@@ -219,17 +218,18 @@ class App {
         this.#ask(node.parent, { text, files: node.files ?? [] });
     }
 
-    #ask(parent, { text, files }) {
-        if (this.running.has(this.talk.id)) this.stop();
-        const fresh = Object.keys(this.talk.nodes).length === 0;
+    async #ask(parent, { text, files }) {
+        const { talk } = this;
+        await this.#end(talk.id);
+        const fresh = Object.keys(talk.nodes).length === 0;
         const fields = { role: "user", text, ...(files.length > 0 ? { files } : {}) };
-        const node = talks.addMessage(this.talk, parent, fields);
-        if (fresh) history.replaceState(null, "", this.talkAddress());
-        this.#answer(node);
+        const node = talks.addMessage(talk, parent, fields);
+        if (fresh && talk === this.talk) history.replaceState(null, "", this.talkAddress());
+        this.#answer(talk, node);
     }
 
     retry(node) {
-        if (!this.running.has(this.talk.id)) this.#answer(this.talk.nodes[node.parent]);
+        if (!this.running.has(this.talk.id)) this.#answer(this.talk, this.talk.nodes[node.parent]);
     }
 
     editLast() {
@@ -237,17 +237,27 @@ class App {
         if (node) this.chat.edit(node);
     }
 
+    /** Stops what is being answered in a conversation, and waits until nothing writes into it any more. */
+    async #end(id) {
+        const own = this.running.get(id);
+        own?.abort.abort();
+        await own?.done;
+    }
+
     /** Lets the model answer a message, to the end, whatever conversation is shown meanwhile. */
-    async #answer(question) {
-        const { talk } = this;
+    #answer(talk, question) {
         // A failed answer without a word is replaced, not kept as a version.
         for (const id of talks.siblings(talk, { parent: question.id, id: "" }).ids) {
             const old = talk.nodes[id];
             if (old?.state === "error" && !old.text && !old.thinking) talks.removeMessage(talk, old);
         }
         const node = talks.addMessage(talk, question.id, { role: "assistant", state: "live" });
-        const abort = new AbortController();
-        this.running.set(talk.id, { talk, node, abort });
+        const answer = { talk, node, abort: new AbortController() };
+        this.running.set(talk.id, answer);
+        answer.done = this.#toItsEnd(answer);
+    }
+
+    async #toItsEnd({ talk, node, abort }) {
         this.monitor.active += 1;
         this.monitor.poke();
         await this.store.save(talk);
@@ -303,10 +313,11 @@ class App {
         this.showTalk();
     }
 
-    removeMessage(node) {
-        if (this.running.has(this.talk.id)) this.stop();
-        const before = structuredClone(this.talk);
-        talks.removeMessage(this.talk, node);
+    async removeMessage(node) {
+        const { talk } = this;
+        await this.#end(talk.id);
+        const before = structuredClone(talk);
+        talks.removeMessage(talk, node);
         this.#changed();
         dialogs.toast("Deleted from that message on.", {
             label: "Undo",
@@ -372,7 +383,7 @@ class App {
     }
 
     async removeTalk(talk) {
-        this.running.get(talk.id)?.abort.abort();
+        await this.#end(talk.id);
         await this.store.remove(talk.id);
         if (talk.id === this.talk.id) this.startNew();
         this.drawList();
@@ -413,7 +424,7 @@ class App {
         const text = `All ${lines.length} conversations in this browser will be gone. This cannot be undone.`;
         if (lines.length === 0 || !(await dialogs.confirmed("Delete all conversations?", text, "Delete all")))
             return;
-        for (const { abort } of this.running.values()) abort.abort();
+        await Promise.all([...this.running.keys()].map((id) => this.#end(id)));
         for (const { id } of lines) await this.store.remove(id);
         this.startNew();
         this.drawList();
@@ -574,7 +585,13 @@ class App {
 
 async function main() {
     const others = "BroadcastChannel" in globalThis ? new BroadcastChannel("mica") : null;
-    const say = (error) => dialogs.toast(`This browser could not keep the conversation: ${error.message}`);
+    // A full disk fails every write of a growing answer; it is said now and then.
+    let said = 0;
+    const say = (error) => {
+        if (Date.now() - said < 30000) return;
+        said = Date.now();
+        dialogs.toast(`This browser could not keep the conversation: ${error.message}`);
+    };
     const store = await openStore(say, (id) => others?.postMessage(id));
     const app = new App(store);
     if (others) others.onmessage = (event) => app.changedElsewhere(event.data);

@@ -4,9 +4,9 @@ import { h, iconButton, refill } from "./dom.js";
 import { dayGroup } from "./format.js";
 
 export class ListView {
-    /** actions: {open(id), menu(button, line)} */
-    constructor({ list, search }, actions) {
-        Object.assign(this, { list, search, actions });
+    /** actions: {menu(button, line)}; note: a sentence below the list */
+    constructor({ list, search }, actions, note = "") {
+        Object.assign(this, { list, search, actions, note });
         this.lines = [];
         this.current = "";
         this.running = new Set();
@@ -62,6 +62,7 @@ export class ListView {
                       text: wanted ? "No title holds this." : "No conversations yet.",
                   })
                 : null,
+            this.note ? h("p", { class: "muted pad", text: this.note }) : null,
         );
         if (focused) this.list.querySelector(`a[data-id="${focused}"]`)?.focus();
     }

@@ -155,6 +155,8 @@ function marker(line) {
 function readList(lines, at, depth) {
     const first = marker(lines[at]);
     if (!first || first.indent > 3) return null;
+    // "42." alone is an answer, not an empty list.
+    if (first.ordered && first.empty && isBlank(lines[at + 1] ?? "")) return null;
     const list = { type: "list", ordered: first.ordered, start: first.number, tight: true, items: [] };
     let next = at;
     let gap = false;

@@ -16,13 +16,13 @@ const POINTS = 120; // two minutes
 const PURPOSES = ["weights", "experts", "kv", "state", "draft", "scratch"]; // the order of colours
 
 class Card {
-    constructor(title, shape = "") {
+    constructor(title) {
         this.value = h("span", { class: "card-value num" });
         this.sub = h("p", { class: "card-sub" });
         this.content = h("div", { class: "card-content" });
         this.element = h(
             "section",
-            { class: `card ${shape}`, "aria-label": title },
+            { class: "card", "aria-label": title },
             h("header", {}, h("h3", { text: title }), this.value),
             this.content,
             this.sub,
@@ -62,8 +62,9 @@ export class MonitorView {
         Object.assign(this, { element, api, link });
         this.log = new RequestLog();
         this.notice = h("p", { class: "banner-line", role: "status" });
-        this.grid = h("div", { class: "cards" });
-        refill(element, h("div", { class: "monitor-inner" }, this.notice, this.grid));
+        // Charts in rows of equal height; what has a height of its own packed into columns; the table below.
+        this.groups = ["charts", "details", "tables"].map((name) => h("div", { class: `cards ${name}` }));
+        refill(element, h("div", { class: "monitor-inner" }, this.notice, this.groups));
         link.addEventListener("facts", () => this.#showFacts());
         link.addEventListener("change", () => this.poke());
         document.addEventListener("visibilitychange", () => this.poke());
@@ -114,16 +115,17 @@ export class MonitorView {
         this.notice.hidden = text === "";
     }
 
-    /** The card of this name, made when first asked for. Cards stand in the order of ORDER. */
+    /** The card of this name, made when first asked for. Cards stand in the groups and the order of ORDER. */
     #card(name, make) {
         let card = this.#cards.get(name);
         if (!card) {
             card = make();
             this.#cards.set(name, card);
-            const place = ORDER.findIndex((x) => name.startsWith(x));
+            const group = ORDER.findIndex((names) => names.some((x) => name.startsWith(x)));
+            const place = ORDER[group].findIndex((x) => name.startsWith(x));
             card.element.dataset.place = place;
-            const after = [...this.grid.children].find((x) => Number(x.dataset.place) > place);
-            this.grid.insertBefore(card.element, after ?? null);
+            const after = [...this.groups[group].children].find((x) => Number(x.dataset.place) > place);
+            this.groups[group].insertBefore(card.element, after ?? null);
         }
         return card;
     }
@@ -161,22 +163,24 @@ export class MonitorView {
     }
 
     #speed(now, before) {
-        const speed = (key, slotKey) => this.slotRates?.[slotKey] ?? rateBetween(before, now, key);
+        // The counter of made tokens rises with each token, that of read ones with each finished prompt only:
+        // there the slots know better.
+        const madeRate = rateBetween(before, now, "tokens") ?? this.slotRates?.tokens ?? null;
+        const readRate = this.slotRates?.prompt ?? rateBetween(before, now, "promptTokens");
         const tokens = this.#card(
             "tokens",
             () => new ChartCard("Writing", { format: withUnit("t/s"), least: 5 }),
         );
-        const made = now.tokens === null ? "" : `${short(now.tokens)} tokens since the start`;
-        const mean =
-            tokens.series.busyMean === null ? "" : `mean while busy ${rate(tokens.series.busyMean)} t/s`;
-        tokens.add(now.time, speed("tokens", "tokens"), [mean, made].filter(Boolean).join(" · "));
+        const made = now.tokens === null ? "" : `${short(now.tokens)} tokens so far`;
+        const mean = tokens.series.busyMean === null ? "" : `mean ${rate(tokens.series.busyMean)} t/s`;
+        tokens.add(now.time, madeRate, [mean, made].filter(Boolean).join(" · "));
         const prompt = this.#card(
             "prompt",
             () => new ChartCard("Reading prompts", { format: withUnit("t/s"), least: 50 }),
         );
         const overall = now.promptSeconds > 0 ? `mean ${rate(now.promptTokens / now.promptSeconds)} t/s` : "";
-        const read = now.promptTokens === null ? "" : `${short(now.promptTokens)} tokens since the start`;
-        prompt.add(now.time, speed("promptTokens", "prompt"), [overall, read].filter(Boolean).join(" · "));
+        const read = now.promptTokens === null ? "" : `${short(now.promptTokens)} tokens so far`;
+        prompt.add(now.time, readRate, [overall, read].filter(Boolean).join(" · "));
     }
 
     #load(now) {
@@ -196,7 +200,7 @@ export class MonitorView {
 
     #memory(now) {
         if (now.memory.length === 0) return;
-        const card = this.#card("memory", () => new Card("Memory", "tall"));
+        const card = this.#card("memory", () => new Card("Memory"));
         const all = now.memory.reduce((sum, place) => sum + placeSum(place), 0);
         setText(card.value, bytes(all));
         const key = JSON.stringify(now.memory);
@@ -224,7 +228,7 @@ export class MonitorView {
             card.add(
                 now.time,
                 tried > 0 ? taken / tried : null,
-                `${percent(now.accepted / now.drafted)} of ${short(now.drafted)} since the start`,
+                `${percent(now.accepted / now.drafted)} of ${short(now.drafted)} so far`,
             );
         }
         if (now.askedTokens > 0) {
@@ -267,7 +271,7 @@ export class MonitorView {
     #showFacts() {
         const { props, models } = this.link;
         if (!props && models.length === 0) return;
-        const card = this.#card("facts", () => new Card("Server", "tall"));
+        const card = this.#card("facts", () => new Card("Server"));
         const meta = models[0]?.meta ?? {};
         const rows = [
             ["Model", this.link.modelName],
@@ -291,7 +295,7 @@ export class MonitorView {
     }
 
     #showRequests() {
-        const card = this.#card("requests", () => new Card("Last requests", "wide"));
+        const card = this.#card("requests", () => new Card("Last requests"));
         if (this.log.entries.length === 0) {
             if (!card.content.firstChild)
                 refill(
@@ -312,7 +316,7 @@ export class MonitorView {
             count(x.tokens ?? NaN),
             x.tps === null ? "–" : `${rate(x.tps)} t/s`,
             duration(x.first ?? NaN),
-            x.end || "–",
+            ENDS[x.end] ?? (x.end || "–"),
         ]);
         const cells = (list, tag) =>
             h(
@@ -340,20 +344,12 @@ export class MonitorView {
     }
 }
 
+const ENDS = { done: "complete", length: "limit of tokens", cut: "connection lost" };
+
 const ORDER = [
-    "tokens",
-    "prompt",
-    "load",
-    "slots",
-    "kv",
-    "memory",
-    "experts",
-    "drafts",
-    "cache",
-    "heat",
-    "power",
-    "facts",
-    "requests",
+    ["tokens", "prompt", "load", "kv", "experts", "drafts", "heat", "power"],
+    ["slots", "cache", "memory", "facts"],
+    ["requests"],
 ];
 
 function slotRow(slot) {

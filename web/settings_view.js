@@ -145,7 +145,8 @@ export class SettingsView {
                 this.systemArea,
             ),
             keep,
-            this.#select("thinking", "Thinking", THINKING),
+            // A server that knows that its model does not think says so.
+            this.link.props?.thinks === false ? null : this.#select("thinking", "Thinking", THINKING),
         );
     }
 

@@ -176,6 +176,7 @@ test("lists", () => {
         [true, false, null],
     );
     assert.deepEqual(kinds("- a\n* b"), ["list", "list"]);
+    assert.deepEqual(kinds("42."), ["para"]);
     assert.deepEqual(kinds("text 1986.\n1986. x"), ["para"]);
     const code = parseMarkdown("- a\n  ```\n  x\n  ```\n- b")[0];
     assert.deepEqual([code.items.length, code.items[0].blocks[1].text], [2, "x"]);
