@@ -91,16 +91,5 @@
         return document.activeElement === document.body || (box.width > 0 && box.right > 0);
     }
 
-    /** Measures how long the page does not react, from now on; worst() tells. */
-    function watchPauses() {
-        let last = performance.now();
-        let longest = 0;
-        setInterval(() => {
-            longest = Math.max(longest, performance.now() - last);
-            last = performance.now();
-        }, 10);
-        window.probe.worst = () => longest;
-    }
-
-    window.probe = { contrast, nameless, wide, small, focusSeen, watchPauses, worst: () => 0 };
+    window.probe = { contrast, nameless, wide, small, focusSeen };
 })();
