@@ -21,16 +21,18 @@ typedef struct step_work {
 } step_work;
 
 struct mica_model {
-    gguf_file *g;         // owned
-    text_vocab *vocab;    // owned
-    chat_template *chat;  // owned; may be unusable: chat_template_check says why
-    engine *e;            // owned; NULL for text_only
-    sampler *pick;        // owned; NULL for text_only
-    mica_session **slots; // owned, [n_seq] who has each, NULL: free
-    session **batch;      // owned, [n_seq] of mica_decode_batch
-    session_part *parts;  // owned, [n_seq] of a step
-    session_draft *draft; // owned, [n_seq] of a step
-    step_work *work;      // owned, [n_seq] of a step: api_step.c
+    gguf_file *g;                // owned
+    text_vocab *vocab;           // owned
+    chat_template *chat;         // owned; may be unusable: chat_template_check says why
+    engine *e;                   // owned; NULL for text_only
+    sampler *pick;               // owned; NULL for text_only
+    mica_session **slots;        // owned, [n_seq] who has each, NULL: free
+    prefix *cache;               // owned; NULL: none
+    mica_cache_info cache_count; // lookups and hits
+    session **batch;             // owned, [n_seq] of mica_decode_batch
+    session_part *parts;         // owned, [n_seq] of a step
+    session_draft *draft;        // owned, [n_seq] of a step
+    step_work *work;             // owned, [n_seq] of a step: api_step.c
     mica_model_info info;
     int32_t media[API_MEDIA_MAX]; // ids that stand for a piece of an image, a film or a sound
     size_t n_media;

@@ -70,6 +70,7 @@ static mica_status parse_isa(engine_config *c, const char *name, mica_error *err
 
 mica_status api_engine_config(engine_config *c, const mica_load_options *o, mica_error *err) {
     *c = (engine_config){.n_ctx = o->n_ctx, .ram_bytes = o->ram_bytes, .draft = !o->no_draft};
+    c->cache_bytes = o->cache_bytes;
     c->vram_bytes = o->vram_bytes;
     c->vram_reserve = o->vram_reserve;
     TRY(parse_device(c, o->device, err));
@@ -235,6 +236,10 @@ static mica_status open_engine(mica_model *m, engine_config *c, const mica_load_
     size_t n_suppress;
     const int32_t *suppress = text_vocab_suppressed(m->vocab, &n_suppress);
     sampler_suppress(m->pick, suppress, n_suppress);
+    if (o->cache_bytes) {
+        uint64_t disk_bytes = o->disk_bytes ? o->disk_bytes : 4 * o->cache_bytes;
+        TRY(prefix_new(&m->cache, m->e, o->cache_bytes, m->state_dir, disk_bytes, err));
+    }
     m->slots = mem_calloc(c->n_seq, sizeof *m->slots);
     m->batch = mem_calloc(c->n_seq, sizeof *m->batch);
     m->parts = mem_calloc(c->n_seq, sizeof *m->parts);
@@ -281,6 +286,7 @@ done:
 void mica_model_free(mica_model *m) {
     if (!m) return;
     sampler_free(m->pick);
+    prefix_free(m->cache);
     engine_close(m->e);
     chat_template_free(m->chat);
     text_vocab_free(m->vocab);

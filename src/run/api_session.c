@@ -19,6 +19,7 @@ mica_status mica_session_new(mica_session **out, mica_model *m, mica_error *err)
         mem_free(s);
         return st;
     }
+    session_cache(s->s, m->cache);
     m->slots[slot] = s;
     *out = s;
     return MICA_OK;

@@ -79,11 +79,10 @@ void mica_session_erase(mica_session *s) {
 }
 
 bool mica_model_idle(mica_model *m) {
-    (void)m;
-    return false;
+    return m->cache && prefix_idle(m->cache);
 }
 
 void mica_model_cache_info(const mica_model *m, mica_cache_info *out) {
-    (void)m;
-    *out = (mica_cache_info){0};
+    *out = m->cache_count;
+    if (m->cache) prefix_info(m->cache, out);
 }

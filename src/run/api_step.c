@@ -33,16 +33,31 @@ static size_t find_turns(const mica_model *m, const int32_t *ids, size_t n, size
 mica_status mica_session_begin(mica_session *s, const int32_t *ids, size_t n, const mica_begin_options *opt,
                                mica_reuse *reuse, mica_error *err) {
     static const mica_begin_options none = {0};
-    size_t marks[MARKS_MAX], n_cached = 0;
+    size_t marks[MARKS_MAX];
+    session_reuse r;
     if (!opt) opt = &none;
     if (reuse) *reuse = (mica_reuse){0};
     TRY(api_check_media(s->m, ids, n, err));
     api_session_restart(s);
-    session_begin_args a = {.ids = ids, .n = n, .reuse_generated = opt->reuse_generated};
+    session_begin_args a = {
+        .ids = ids, .n = n, .reuse_generated = opt->reuse_generated, .no_cache = opt->no_cache};
     a.marks = opt->marks ? opt->marks : marks;
     a.n_marks = opt->marks ? opt->n_marks : find_turns(s->m, ids, n, marks);
-    TRY(session_begin(s->s, &a, &n_cached, err));
-    if (reuse) *reuse = (mica_reuse){.n_cached = n_cached, .n_own = n_cached};
+    TRY(session_begin(s->s, &a, &r, err));
+    mica_cache_info *c = &s->m->cache_count;
+    size_t n_cached = r.n_own + r.n_ram + r.n_disk;
+    c->n_lookup++;
+    c->n_hit += n_cached > 0;
+    c->n_token_asked += n;
+    c->n_token_hit += n_cached;
+    if (reuse)
+        *reuse = (mica_reuse){.n_cached = n_cached,
+                              .n_own = r.n_own,
+                              .n_ram = r.n_ram,
+                              .n_disk = r.n_disk,
+                              .noise_at = r.noise_at,
+                              .n_noise = r.n_noise,
+                              .n_after = r.n_after};
     return MICA_OK;
 }
 

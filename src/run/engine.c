@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 /* What the next run of a sequence must know of its last window. */
 typedef struct window_log {
@@ -25,6 +26,7 @@ struct engine {
     model *m; // owned
     dev *d;   // owned
     plan p;
+    uint32_t n_snapshot; // of a sequence's own
     uint32_t n_seq, n_ubatch, row_max, out_max, n_slot[MODEL_PAGE_GROUPS];
     kv_layer *kv;                      // owned, [n_layer] of device pointers
     row_info *rows;                    // device, [row_max]
@@ -83,14 +85,15 @@ static size_t snapshot_bytes(const model_shape *s) {
     return (s->state_floats + s->n_vocab) * sizeof(float);
 }
 
-static uint32_t snapshot_count(const model_shape *s) {
-    if (s->state_floats == 0) return 0;
+/* A prefix cache has room for everybody's. */
+static uint32_t snapshot_count(const model_shape *s, uint64_t cache_bytes) {
+    if (s->state_floats == 0 || cache_bytes > 0) return 0;
     size_t n = SNAPSHOT_BUDGET / snapshot_bytes(s);
     return n < SNAPSHOT_MIN ? SNAPSHOT_MIN : n > SNAPSHOT_MAX ? SNAPSHOT_MAX : (uint32_t)n;
 }
 
 uint32_t engine_snapshots(const engine *e) {
-    return snapshot_count(model_shape_of(e->m));
+    return e->n_snapshot;
 }
 
 static dev_config device_config(const model *m, const engine_config *cfg) {
@@ -135,7 +138,8 @@ static mica_status plan_from(plan *p, model *m, const engine_config *cfg, mica_e
         else
             r.kv_fixed_bytes += n * ring_slots(s, row_max) * KV_PAGE;
     }
-    r.state_bytes = s->state_floats * sizeof(float) + snapshot_count(s) * snapshot_bytes(s);
+    r.state_bytes = s->state_floats * sizeof(float) + snapshot_count(s, cfg->cache_bytes) * snapshot_bytes(s);
+    r.cache_bytes = cfg->cache_bytes;
     r.scratch_bytes = model_scratch_bytes(m, row_max, out_max, cfg->n_seq) +
                       2 * (size_t)out_max * s->n_vocab * sizeof(float);
     TRY(plan_card(&r, &mem, m, cfg, err));
@@ -249,6 +253,7 @@ mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err)
     e->kv_type = cfg->kv;
     e->n_seq = cfg->n_seq;
     e->n_ubatch = cfg->n_ubatch;
+    e->n_snapshot = snapshot_count(s, cfg->cache_bytes);
     e->row_max = row_max_of(cfg);
     e->out_max = out_max_of(cfg);
     e->n_slot[KV_GROUP_FULL] = (e->p.n_ctx + KV_PAGE - 1) / KV_PAGE;
@@ -442,6 +447,74 @@ mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn 
     return MICA_OK;
 }
 
+/* Where the stretches of a page go, for page_heads. */
+typedef struct page_walk {
+    engine_region_fn *fn;
+    void *user;
+    size_t at_page; // of the layer's arrays
+    uint32_t n_head, n_pos;
+    bool present;
+} page_walk;
+
+/* One array of a layer: [page, head, KV_PAGE, position_bytes]. A whole page is one stretch. */
+static mica_status page_heads(const page_walk *w, void *base, size_t position_bytes, mica_error *err) {
+    size_t n = w->n_pos * position_bytes, head = KV_PAGE * position_bytes;
+    if (!base || n == 0) return MICA_OK;
+    char *page = (char *)base + w->at_page * w->n_head * head;
+    if (w->n_pos == KV_PAGE) return w->fn(w->user, w->present ? page : NULL, w->n_head * head, err);
+    for (uint32_t h = 0; h < w->n_head; h++) TRY(w->fn(w->user, w->present ? page + h * head : NULL, n, err));
+    return MICA_OK;
+}
+
+mica_status engine_page(engine *e, const engine_page_args *a, engine_region_fn *fn, void *user,
+                        mica_error *err) {
+    const model_shape *s = model_shape_of(e->m);
+    size_t b = kv_value_bytes(e->kv_type);
+    for (uint32_t il = 0; il < s->n_layer; il++) {
+        const kv_spec *k = &s->kv[il];
+        const kv_layer *l = &e->kv[il];
+        uint32_t n_slot = e->n_slot[k->group];
+        if (k->n_head_kv == 0) continue;
+        page_walk w = {.fn = fn, .user = user, .n_head = k->n_head_kv, .n_pos = a->n_pos};
+        w.at_page = (size_t)(uint32_t)a->seq * n_slot + a->page % n_slot;
+        w.present = a->window || k->group == KV_GROUP_FULL;
+        TRY(page_heads(&w, l->k, k->d_k * b, err));
+        TRY(page_heads(&w, l->v, k->d_v * b, err));
+        TRY(page_heads(&w, l->k_scale, sizeof(float), err));
+        TRY(page_heads(&w, l->v_scale, sizeof(float), err));
+        size_t n = index_page_bytes(k); // of whole blocks: not by the position
+        if (n) TRY(fn(user, w.present ? (char *)l->index + w.at_page * n : NULL, n, err));
+    }
+    return MICA_OK;
+}
+
+size_t engine_page_bytes(const engine *e, uint32_t n_pos) {
+    const model_shape *s = model_shape_of(e->m);
+    size_t n = 0;
+    for (uint32_t il = 0; il < s->n_layer; il++) {
+        const kv_spec *k = &s->kv[il];
+        if (k->n_head_kv == 0) continue;
+        n += index_page_bytes(k);
+        n += n_pos * (kv_position_bytes(k, e->kv_type) - index_page_bytes(k) / KV_PAGE);
+    }
+    return n;
+}
+
+void engine_page_seen(engine *e, int32_t seq, uint32_t n, bool anew) {
+    window_log *l = &e->logs[seq];
+    if (anew || n > l->n_seen) l->n_seen = n;
+}
+
+bool engine_page_held(const engine *e, int32_t seq, uint32_t page) {
+    uint32_t n_page = (e->logs[seq].n_seen + KV_PAGE - 1) / KV_PAGE, n_slot = engine_ring_slots(e);
+    return n_slot == 0 || page + n_slot >= n_page;
+}
+
+/* Processors compute the prompt role as the definition does; cards may use their matrix units. */
+uint64_t engine_prompt_class(const engine *e) {
+    return e->p.card[0] ? XXH3_64bits(e->d->what, strlen(e->d->what)) : 0;
+}
+
 static model_step step_of(const engine *e) {
     model_step s = {.rows = e->rows, .out_rows = e->out_rows, .kv = e->kv, .logits = e->logits};
     s.runs = e->runs;
@@ -579,6 +652,12 @@ mica_status engine_state_load(engine *e, int32_t seq, const void *host, mica_err
     if (n == 0) return MICA_OK;
     char *at = (char *)e->state + (size_t)seq * n;
     return host ? dev_upload(e->d, at, host, n, err) : dev_zero(e->d, at, n, err);
+}
+
+mica_status engine_state_region(engine *e, int32_t seq, engine_region_fn *fn, void *user, mica_error *err) {
+    size_t n = engine_state_bytes(e);
+    e->logs[seq].n_commit = 0;
+    return n ? fn(user, (char *)e->state + (size_t)seq * n, n, err) : MICA_OK;
 }
 
 mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_t n_prompt, mica_error *err) {

@@ -22,6 +22,7 @@ typedef struct engine_config {
     uint32_t n_ctx, n_seq, n_ubatch; // n_ctx 0: chosen by the plan
     kv_type kv;
     uint64_t ram_bytes;                // cap; 0: what is free
+    uint64_t cache_bytes;              // of the plan, for a prefix cache beside the engine
     int card;                          // which of a kind of graphics cards
     uint64_t vram_bytes, vram_reserve; // cap, and what is left alone; 0: as the plan thinks fit
     void (*loaded)(void *user, uint64_t n_bytes,
@@ -90,15 +91,36 @@ typedef struct engine_log {
 engine_log engine_log_get(const engine *e, int32_t seq);
 void engine_log_set(engine *e, int32_t seq, const engine_log *l);
 uint32_t engine_ring_slots(const engine *e); // pages of a sliding window's ring; 0: the model has none
+typedef struct engine_page_args {
+    int32_t seq;
+    uint32_t page, n_pos; // n_pos <= KV_PAGE
+    bool window;
+} engine_page_args;
 /* Every stretch of device memory that holds the first n positions of a sequence: recurrent state, then cache
  * pages. */
 typedef mica_status engine_region_fn(void *user, void *at, size_t n_bytes, mica_error *err);
 mica_status engine_regions(engine *e, int32_t seq, uint64_t n, engine_region_fn *fn, void *user,
                            mica_error *err);
+/* The recurrent state alone, to be copied out or written whole: no window may be unfinished. */
+mica_status engine_state_region(engine *e, int32_t seq, engine_region_fn *fn, void *user, mica_error *err);
+/* The same of one page of the cache, its first n_pos positions: for a copy of it that other sequences can
+ * begin from. Stretches come in one order and of one size whatever the sequence; `at` is NULL for those of a
+ * sliding window's layers when `window` is not set. */
+mica_status engine_page(engine *e, const engine_page_args *a, engine_region_fn *fn, void *user,
+                        mica_error *err);
+size_t engine_page_bytes(const engine *e, uint32_t n_pos);
+/* After pages were written from outside: positions [0, n) of the sequence are there. anew: nothing else is.
+ */
+void engine_page_seen(engine *e, int32_t seq, uint32_t n, bool anew);
+/* The page is still there: a ring has not come round to it. */
+bool engine_page_held(const engine *e, int32_t seq, uint32_t page);
+/* Names the bits of the prompt role: rows of equal class can be shared between runs of the program. */
+uint64_t engine_prompt_class(const engine *e);
 mica_status engine_read(engine *e, void *host, const void *at, size_t n_bytes, mica_error *err);
 mica_status engine_write(engine *e, void *at, const void *host, size_t n_bytes, mica_error *err);
 kv_type engine_kv_type(const engine *e);
 uint64_t engine_fingerprint(const engine *e); // of the model file
-uint32_t engine_snapshots(const engine *e);   // how many of a sequence the plan has room for; 0 without state
+uint32_t engine_snapshots(
+    const engine *e); // of a sequence's own the plan has room for; 0 without state or with a prefix cache
 const float *engine_logits(const engine *e, uint32_t out); // borrowed until the next step
 #endif

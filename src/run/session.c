@@ -6,7 +6,15 @@
 #include <assert.h>
 #include <string.h>
 
-enum { SNAPSHOT_EVERY = 1024 }; // prompt tokens between snapshots, the one at the prompt's end apart
+/* Prompt tokens between snapshots, those at marks and at the prompt's end apart: as far apart as their bytes
+ * are worth in the cache of tokens, within limits. */
+enum { SNAPSHOT_EVERY_MIN = 1024, SNAPSHOT_EVERY_MAX = 8192 };
+
+static size_t snapshot_every(const engine *e) {
+    size_t page = engine_page_bytes(e, KV_PAGE);
+    size_t n = page ? engine_state_bytes(e) / page * KV_PAGE : 0;
+    return n < SNAPSHOT_EVERY_MIN ? SNAPSHOT_EVERY_MIN : n > SNAPSHOT_EVERY_MAX ? SNAPSHOT_EVERY_MAX : n;
+}
 
 static mica_status take_snapshots(session *s, mica_error *err) {
     size_t n_state = engine_state_bytes(s->e) / sizeof(float), n_vocab = engine_shape(s->e)->n_vocab;
@@ -27,7 +35,7 @@ mica_status session_new(session **out, engine *e, uint32_t slot, mica_error *err
     uint32_t n_ctx = engine_plan_of(e)->n_ctx, n_vocab = engine_shape(e)->n_vocab;
     session *s = mem_calloc(1, sizeof *s);
     if (!s) return fail(err, MICA_E_NOMEM, "session: out of memory");
-    *s = (session){.e = e, .slot = (int32_t)slot};
+    *s = (session){.e = e, .slot = (int32_t)slot, .place = PREFIX_NONE, .n_every = snapshot_every(e)};
     s->ids = mem_calloc(n_ctx, sizeof *s->ids);
     s->logits = mem_alloc(n_vocab * sizeof *s->logits);
     s->rows = mem_calloc(engine_row_max(e), sizeof *s->rows);
@@ -53,8 +61,19 @@ mica_status session_new(session **out, engine *e, uint32_t slot, mica_error *err
     return MICA_OK;
 }
 
+void session_cache(session *s, prefix *cache) {
+    s->cache = cache;
+}
+
+/* The session stands nowhere in the cache's tree: it takes nothing from it and gives nothing. */
+static void leave_cache(session *s) {
+    if (s->cache) prefix_leave(s->cache, s->place);
+    s->place = PREFIX_NONE;
+}
+
 void session_free(session *s) {
     if (!s) return;
+    leave_cache(s);
     mem_free(s->ids);
     mem_free(s->logits);
     mem_free(s->snap);
@@ -116,7 +135,7 @@ static snapshot *snapshot_slot(session *s) {
     return best;
 }
 
-/* Remembers the state after the present tokens. */
+/* The session's own snapshot of the state after the present tokens. */
 static mica_status snapshot_put(session *s, mica_error *err) {
     if (s->n_snap == 0 || s->n_prompt != s->n) return MICA_OK; // generated rows are no prefix to come back to
     snapshot *old = snapshot_find(s, s->n), *p = old && old->n == s->n ? old : snapshot_slot(s);
@@ -162,18 +181,88 @@ static void set_marks(session *s, const session_begin_args *a) {
     }
 }
 
-mica_status session_begin(session *s, const session_begin_args *a, size_t *n_cached, mica_error *err) {
-    if (n_cached) *n_cached = 0;
+/* Cache and state come from the prefix cache: n_own rows are the text's already. */
+static mica_status restore(session *s, const prefix_match *m, size_t n_own, mica_error *err) {
+    s->n = s->n_prompt = 0;
+    s->n_state = NO_STATE;
+    s->has_logits = false;
+    TRY(prefix_restore(s->cache, m, s->slot, n_own, s->logits, err));
+    s->n = s->n_prompt = s->n_state = m->n;
+    s->has_logits = m->has_logits;
+    return MICA_OK;
+}
+
+/* How many tokens the session's own rows and state would keep, as rewind_to does it without snapshots. */
+static size_t own_reach(const session *s, size_t shared, size_t n) {
+    size_t keep = shared < n ? shared : n - 1;
+    if (keep < engine_rewind_min(s->e, s->slot)) return 0;
+    return engine_has_state(s->e) && s->n_state != keep ? 0 : keep;
+}
+
+/* The state becomes the longest prefix that is to be had: the session's own, or the cache's. */
+static mica_status rewind_or_restore(session *s, const session_begin_args *a, session_reuse *r,
+                                     mica_error *err) {
+    size_t shared = shared_prefix(s, a);
+    prefix_match m;
+    leave_cache(s);
+    if (!s->cache || a->no_cache) {
+        TRY(rewind_to(s, shared, a->n, err));
+        *r = (session_reuse){.n_own = s->n};
+        return MICA_OK;
+    }
+    prefix_find(s->cache, a->ids, a->n, &m);
+    *r = (session_reuse){.noise_at = m.noise_at, .n_noise = m.n_noise, .n_after = m.n_after};
+    if (m.n > own_reach(s, shared, a->n)) {
+        size_t rows = shared < s->n_prompt ? shared : s->n_prompt;
+        TRY(restore(s, &m, rows >= engine_rewind_min(s->e, s->slot) ? rows : 0, err));
+        r->n_disk = m.n_disk < m.n ? m.n_disk : m.n;
+        r->n_ram = m.n - r->n_disk;
+    } else {
+        TRY(rewind_to(s, shared, a->n, err));
+        r->n_own = s->n;
+    }
+    if (s->n_prompt == s->n)
+        s->place = prefix_enter(s->cache, m.page, s->n); // generated rows are never given
+    return MICA_OK;
+}
+
+mica_status session_begin(session *s, const session_begin_args *a, session_reuse *reuse, mica_error *err) {
+    session_reuse r = {0};
+    if (reuse) *reuse = r;
     TRY(check_ids(s, a->ids, a->n, err));
     s->n_window = 0;
     s->n_target = 0;
-    TRY(rewind_to(s, shared_prefix(s, a), a->n, err));
-    memmove(s->ids + s->n, a->ids + s->n, (a->n - s->n) * sizeof *s->ids); // they may be its own
+    TRY(rewind_or_restore(s, a, &r, err));
+    memmove(s->ids, a->ids, a->n * sizeof *s->ids); // they may be its own
     s->n_target = a->n;
     s->n_marked = s->n;
     set_marks(s, a);
-    if (n_cached) *n_cached = s->n;
+    if (reuse) *reuse = r;
     return MICA_OK;
+}
+
+/* Gives the cache what was read: whole pages, and at `stop` (a mark, the prompt's end) the page so far and
+ * the state. */
+static mica_status give_to_cache(session *s, bool stop, mica_error *err) {
+    uint32_t node = PREFIX_NONE;
+    while (s->place != PREFIX_NONE) {
+        uint32_t page = prefix_pages(s->cache, s->place);
+        size_t at = (size_t)page * KV_PAGE, left = s->n - at;
+        if (left < KV_PAGE && (!stop || left == 0)) break;
+        prefix_piece piece = {.place = s->place, .seq = s->slot, .tokens = s->ids + at};
+        piece.n_tok = left < KV_PAGE ? (uint32_t)left : KV_PAGE;
+        node = PREFIX_NONE;
+        if (engine_page_held(s->e, s->slot, page)) TRY(prefix_put(s->cache, &piece, &node, err));
+        if (left >= KV_PAGE || node == PREFIX_NONE) {
+            leave_cache(s);
+            if (node != PREFIX_NONE) s->place = prefix_enter(s->cache, node, s->n);
+        }
+        if (left <= KV_PAGE) break;
+    }
+    if (!stop || !engine_has_state(s->e) || node == PREFIX_NONE) return MICA_OK;
+    prefix_state x = {.node = node, .seq = s->slot, .logits = s->has_logits ? s->logits : NULL};
+    x.n_tok = (uint32_t)((s->n - 1) % KV_PAGE + 1);
+    return prefix_put_state(s->cache, &x, err);
 }
 
 size_t session_pending(const session *s) {
@@ -262,11 +351,11 @@ static mica_status settle(session_part *p, mica_error *err) {
         memcpy(s->logits, logits, engine_shape(s->e)->n_vocab * sizeof(float));
         s->has_logits = true;
     }
-    bool due = s->n == s->n_target || s->n - s->n_marked >= SNAPSHOT_EVERY;
-    for (uint32_t i = 0; i < s->n_mark; i++) due |= s->mark[i] == s->n;
-    if (!due) return MICA_OK;
-    s->n_marked = s->n;
-    return snapshot_put(s, err);
+    bool stop = s->n == s->n_target || (engine_has_state(s->e) && s->n - s->n_marked >= s->n_every);
+    for (uint32_t i = 0; i < s->n_mark; i++) stop |= s->mark[i] == s->n;
+    if (stop) s->n_marked = s->n;
+    if (s->place != PREFIX_NONE) return give_to_cache(s, stop, err);
+    return stop ? snapshot_put(s, err) : MICA_OK;
 }
 
 mica_status session_step(session_part *parts, size_t n, mica_error *err) {
@@ -307,7 +396,10 @@ mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cache
     uint32_t chunk = engine_ubatch(s->e);
     if (a->on_logits && chunk > engine_out_max(s->e)) chunk = engine_out_max(s->e);
     session_begin_args b = {.ids = a->ids, .n = a->n, .reuse_generated = a->reuse_generated};
-    TRY(session_begin(s, &b, n_cached, err));
+    session_reuse r;
+    if (n_cached) *n_cached = 0;
+    TRY(session_begin(s, &b, &r, err));
+    if (n_cached) *n_cached = s->n;
     size_t keep = s->n, total = session_pending(s);
     while (session_pending(s) > 0) {
         if (a->cancel && a->cancel->set)
@@ -343,6 +435,7 @@ mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n
 }
 
 void session_clear(session *s) {
+    leave_cache(s);
     s->n = s->n_prompt = s->n_target = 0;
     s->n_window = 0;
     s->has_logits = false;

@@ -13,11 +13,13 @@
 
 #include "mica.h"
 #include "run/engine.h"
+#include "run/prefix.h"
 
 typedef struct session session;
 
 mica_status session_new(session **out, engine *e, uint32_t slot, mica_error *err);
-void session_free(session *s); // accepts NULL
+void session_cache(session *s, prefix *cache); // borrowed; right after session_new
+void session_free(session *s);                 // accepts NULL
 
 enum { SESSION_MARKS = 4 }; // positions that are remembered of one prompt
 
@@ -27,12 +29,18 @@ typedef struct session_begin_args {
     const size_t
         *marks; // [n_marks] ascending: where a recurrent model should be able to come back to; the last count
     size_t n_marks;
-    bool reuse_generated;
+    bool reuse_generated, no_cache;
 } session_begin_args;
 
-/* The state becomes the longest prefix of ids that needs no reading; the rest waits for session_step.
- * *n_cached (NULL allowed): tokens of the prefix. */
-mica_status session_begin(session *s, const session_begin_args *a, size_t *n_cached, mica_error *err);
+/* Where the tokens that need no reading came from; the rest is mica_reuse's. */
+typedef struct session_reuse {
+    size_t n_own, n_ram, n_disk;
+    size_t noise_at, n_noise, n_after;
+} session_reuse;
+
+/* The state becomes the longest prefix of ids that needs no reading; the rest waits for session_step. reuse
+ * may be NULL. */
+mica_status session_begin(session *s, const session_begin_args *a, session_reuse *reuse, mica_error *err);
 size_t session_pending(const session *s); // tokens that wait
 /* How many of them, at most n_max, the next step should take: snapshots are taken between steps. */
 uint32_t session_chunk(const session *s, uint32_t n_max);

@@ -33,6 +33,9 @@ struct session {
     size_t mark[SESSION_MARKS]; // [n_mark] positions that snapshots are wanted of: chunks end there
     uint32_t n_mark;
     size_t n_marked;     // tokens at the last snapshot
+    size_t n_every;      // tokens from one to the next, without marks
+    prefix *cache;       // borrowed; NULL: none
+    uint32_t place;      // in it: the last whole page of the text; PREFIX_NONE: takes no part
     uint32_t n_window;   // rows of the last token step; 0: none is open
     uint32_t out0;       // of its logits
     uint32_t n_accepted; // rows of the last step that happened, for the draft block

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const plan_what_name[PLAN_WHAT_N] = {"weights", "kv", "state", "scratch", "experts"};
+const char *const plan_what_name[PLAN_WHAT_N] = {"weights", "kv", "state", "scratch", "experts", "cache"};
 
 static uint64_t round_ctx(uint64_t n) {
     return (n + PLAN_PAGE - 1) / PLAN_PAGE * PLAN_PAGE;
@@ -47,6 +47,7 @@ static void card_make(plan *p, const plan_request *r) {
     p->item[PLAN_VRAM][PLAN_KV] = (plan_item){kv, r->n_seq};
     p->item[PLAN_VRAM][PLAN_STATE] = (plan_item){state, r->n_seq};
     p->item[PLAN_VRAM][PLAN_SCRATCH] = (plan_item){scratch, 1};
+    p->item[PLAN_RAM][PLAN_CACHE] = (plan_item){r->cache_bytes, r->cache_bytes > 0};
 }
 
 void plan_make(plan *p, const plan_request *r) {
@@ -59,16 +60,16 @@ void plan_make(plan *p, const plan_request *r) {
     }
     uint64_t reserve = r->ram_free / 16; // the page cache and everybody else
     p->ram_limit = r->ram_cap ? r->ram_cap : r->ram_free - reserve;
-    uint64_t most = longest_ctx(r, p->ram_limit, r->scratch_bytes);
+    uint64_t fixed = r->scratch_bytes + r->cache_bytes, most = longest_ctx(r, p->ram_limit, fixed);
     /* Unasked, the context should leave the weights in memory: pages read twice cost more than positions
      * never used. */
-    uint64_t kind = longest_ctx(r, p->ram_limit, r->scratch_bytes + r->weight_bytes - r->table_bytes);
+    uint64_t kind = longest_ctx(r, p->ram_limit, fixed + r->weight_bytes - r->table_bytes);
     if (kind < PLAN_CTX_MIN) kind = PLAN_CTX_MIN;
     if (kind > r->n_ctx_train) kind = r->n_ctx_train;
     p->n_ctx = r->n_ctx ? r->n_ctx : (uint32_t)kind;
     uint64_t kv = kv_bytes(r, p->n_ctx);
     uint64_t state = r->state_bytes * r->n_seq;
-    p->need_bytes = kv + state + r->scratch_bytes;
+    p->need_bytes = kv + state + fixed;
     p->fits = p->need_bytes <= p->ram_limit;
     p->nearest_ctx = p->fits ? 0 : (uint32_t)(most > r->n_ctx_train ? r->n_ctx_train : most);
     uint64_t left = p->fits ? p->ram_limit - p->need_bytes : 0;
@@ -87,6 +88,7 @@ void plan_make(plan *p, const plan_request *r) {
     p->item[PLAN_RAM][PLAN_KV] = (plan_item){kv, r->n_seq};
     p->item[PLAN_RAM][PLAN_STATE] = (plan_item){state, r->n_seq};
     p->item[PLAN_RAM][PLAN_SCRATCH] = (plan_item){r->scratch_bytes, 1};
+    p->item[PLAN_RAM][PLAN_CACHE] = (plan_item){r->cache_bytes, r->cache_bytes > 0};
 }
 
 mica_status plan_check(const plan *p, mica_error *err) {

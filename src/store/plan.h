@@ -14,6 +14,7 @@ typedef enum plan_what {
     PLAN_STATE,
     PLAN_SCRATCH,
     PLAN_EXPERTS,
+    PLAN_CACHE, // prefixes of all sessions
     PLAN_WHAT_N
 } plan_what;
 typedef enum plan_tier { PLAN_RAM, PLAN_SSD, PLAN_VRAM, PLAN_TIER_N } plan_tier;
@@ -36,6 +37,7 @@ typedef struct plan_request {
     uint64_t kv_fixed_bytes;      // of one sequence: layers with a window
     uint64_t state_bytes;         // of one sequence: recurrent state
     uint64_t scratch_bytes;
+    uint64_t cache_bytes; // prefix cache, as asked for
     uint32_t n_seq, n_ctx_train;
     uint32_t n_ctx; // 0: choose
     /* On a graphics card; card NULL: none. */
@@ -51,7 +53,7 @@ typedef struct plan {
     uint64_t ram_total, ram_free, ram_limit;
     plan_item item[PLAN_TIER_N][PLAN_WHAT_N];
     uint64_t n_expert, n_expert_ram, n_expert_ssd;
-    uint64_t need_bytes; // what must be in RAM: cache, state and scratch; on a card, everything
+    uint64_t need_bytes; // what must be in RAM: cache, state, scratch and prefixes; on a card, everything
     char card[16];       // "": none; else all of the model is in its memory
     uint64_t vram_total, vram_free, vram_limit;
 } plan;
