@@ -5,18 +5,43 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "mica.h"
+#include "mica_tools.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-enum { N_CTX = 1024, N_SEQ = 3, LONGEST = 800, N_OLD = 12 };
+enum { N_CTX = 1024, N_SEQ = 3, LONGEST = 600, N_OLD = 12, N_ROUND = 14 };
+
+static temp_dir g_dir;
+
+/* Random weights, small and fast; the fixtures' trained models read the texts of people further down. */
+static int make_models(void **state) {
+    (void)state;
+    static const char *const preset[] = {"tiny-llama-moe", "tiny-qwen35", "tiny-gemma4", "tiny-gemma4-e"};
+    temp_dir_make(&g_dir);
+    for (size_t i = 0; i < sizeof preset / sizeof *preset; i++) {
+        mica_synth_options o = {.preset = preset[i], .quant = "q8_0", .mtp = i == 1};
+        mica_error err;
+        char *json, name[64];
+        snprintf(name, sizeof name, "%s.gguf", preset[i]);
+        CHECK_OK(mica_synth(&json, temp_dir_at(&g_dir, name), &o, &err));
+        mica_text_free(json);
+    }
+    return 0;
+}
+
+static int drop_models(void **state) {
+    (void)state;
+    temp_dir_drop(&g_dir);
+    return 0;
+}
 
 static mica_model *load(const char *name, uint64_t cache_bytes, const char *dir, mica_kv_type kv) {
-    char path[256];
+    char path[512];
     mica_model *m;
     mica_error err;
-    snprintf(path, sizeof path, "tests/fixtures/%s.gguf", name);
+    bool tiny = strncmp(name, "tiny-", 5) == 0;
+    snprintf(path, sizeof path, "%s/%s.gguf", tiny ? g_dir.path : "tests/fixtures", name);
     mica_load_options o = {.path = path, .n_ctx = N_CTX, .n_seq = N_SEQ, .n_ubatch = 128, .n_thread = 1};
     o.cache_bytes = cache_bytes;
     o.state_dir = dir;
@@ -79,7 +104,7 @@ static void random_histories(const char *name, uint64_t cache_bytes, const char 
     mica_model_get_info(m, &info);
     for (int q = 0; q < N_SEQ; q++) CHECK_OK(mica_session_new(&s[q], m, &err));
     CHECK_OK(mica_session_new(&fresh, plain, &err));
-    for (int round = 0; round < 28; round++) {
+    for (int round = 0; round < N_ROUND; round++) {
         mica_session *x = s[test_rand(&seed) % N_SEQ];
         new_text(&t, old, n_old, &seed, info.n_vocab);
         mica_reuse r = read_prompt(x, t.ids, t.n, 40 + (uint32_t)(test_rand(&seed) % 100));
@@ -108,30 +133,26 @@ static void random_histories(const char *name, uint64_t cache_bytes, const char 
 
 static void test_histories_of_attention_models(void **state) {
     (void)state;
-    random_histories("llama.q4_k_m", 64 << 20, NULL, MICA_KV_F16);
-    random_histories("qwen3_moe.q4_k_m", 6 << 20, NULL, MICA_KV_I8); // room for a few texts only
+    random_histories("tiny-llama-moe", 64 << 20, NULL, MICA_KV_F16);
+    random_histories("tiny-llama-moe", 640 << 10, NULL, MICA_KV_I8); // room for a few texts only
 }
 
 static void test_histories_of_hybrids(void **state) {
     (void)state;
-    random_histories("qwen3_5.q4_k_m", 64 << 20, NULL, MICA_KV_F16);
-    random_histories("qwen3_5_moe.q4_k_m", 12 << 20, NULL, MICA_KV_I8);
+    random_histories("tiny-qwen35", 1280 << 10, NULL, MICA_KV_I8);
 }
 
 static void test_histories_of_sliding_windows(void **state) {
     (void)state;
-    random_histories("gemma4.q4_k_m", 64 << 20, NULL, MICA_KV_F16);
-    random_histories("tiny_gemma3.f32", 2 << 20, NULL, MICA_KV_F16);
+    random_histories("tiny-gemma4", 64 << 20, NULL, MICA_KV_F16);
+    random_histories("tiny-gemma4-e", 1 << 20, NULL, MICA_KV_F16);
 }
 
 static void test_histories_through_the_disk(void **state) {
     (void)state;
-    temp_dir dir;
-    temp_dir_make(&dir);
-    random_histories("llama.q4_k_m", 3 << 20, temp_dir_at(&dir, "a"), MICA_KV_F16);
-    random_histories("qwen3_5.q4_k_m", 16 << 20, temp_dir_at(&dir, "b"), MICA_KV_F16);
-    random_histories("tiny_gemma3.f32", 1 << 20, temp_dir_at(&dir, "b"), MICA_KV_F16);
-    temp_dir_drop(&dir);
+    const char *dir = temp_dir_at(&g_dir, "state"); // all in one folder
+    random_histories("tiny-qwen35", 1280 << 10, dir, MICA_KV_F16);
+    random_histories("tiny-gemma4", 1 << 20, dir, MICA_KV_F16);
 }
 
 int main(void) {
@@ -141,5 +162,5 @@ int main(void) {
         cmocka_unit_test(test_histories_of_sliding_windows),
         cmocka_unit_test(test_histories_through_the_disk),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_models, drop_models);
 }
