@@ -33,6 +33,8 @@ static uint32_t emit(compiler *c, state_kind kind, uint32_t a, uint32_t b) {
                          GRAM_MAX_STATE),
                0;
     if (!gram_grow(c->g, &p->state, &p->cap_state, p->n_state + 1u, sizeof *p->state)) return 0;
+    if (!gram_grow(c->g, &p->like, &p->cap_like, p->n_state + 1u, sizeof *p->like)) return 0;
+    p->like[p->n_state] = p->n_state;
     p->state[p->n_state] = (gram_state){.kind = kind, .a = a, .b = b};
     return p->n_state++;
 }
@@ -123,21 +125,58 @@ static uint32_t emit_alt(compiler *c, const gram_node *n, uint32_t next) {
     return s;
 }
 
-static uint32_t emit_repeat(compiler *c, const gram_node *n, uint32_t next) {
-    uint32_t s = next, n_more = n->lo;
-    if (n->hi == GRAM_NONE) {
-        const uint32_t loop = emit(c, ST_SPLIT, GRAM_NONE, next);
-        const uint32_t body = emit_expr(c, n->a, loop);
-        if (failed(c)) return 0;
-        c->p->state[loop].a = body;
-        s = n->lo ? body : loop;
-        n_more = n->lo ? n->lo - 1 : 0;
-    } else {
-        for (uint32_t i = n->lo; i < n->hi && !failed(c); i++)
-            s = emit(c, ST_SPLIT, emit_expr(c, n->a, s), next);
+/* Certainly takes text; a rule is asked only when it is put in place. */
+static bool takes_text(compiler *c, gram_expr e) {
+    const gram_node *n = &c->g->node[e];
+    bool any = false, all = true;
+    switch ((gram_kind)n->kind) {
+    case GRAM_BYTES: return n->b > 0;
+    case GRAM_CLASS: return true;
+    case GRAM_SEQ:
+    case GRAM_ALT:
+        for (uint32_t i = 0; i < n->b; i++) {
+            const bool one = takes_text(c, c->g->kid[n->a + i]);
+            any = any || one;
+            all = all && one;
+        }
+        return n->kind == GRAM_SEQ ? any : all;
+    case GRAM_REPEAT: return n->lo > 0 && takes_text(c, n->a);
+    case GRAM_RULE: return cost_of_rule(c, n->a, 0) <= GRAM_INLINE && takes_text(c, c->g->rule[n->a].body);
+    default: return false;
     }
-    for (uint32_t i = 0; i < n_more && !failed(c); i++) s = emit_expr(c, n->a, s);
+}
+
+/* n copies, each before the one emitted last, each with the way out `out` when it is not GRAM_NONE. A copy
+ * with GRAM_NEAR more behind it is like any other such: what 32 bytes can do there is the same, so that a
+ * string of at most 2,000 characters is learned once and not at every length. */
+static uint32_t emit_copies(compiler *c, gram_expr e, uint32_t n, uint32_t s, uint32_t out) {
+    const bool alike = n > GRAM_NEAR + 1 && takes_text(c, e);
+    uint32_t begin_near = 0, size = 0;
+    for (uint32_t i = 0; i < n && !failed(c); i++) {
+        const uint32_t begin = c->p->n_state;
+        s = emit_expr(c, e, s);
+        if (out != GRAM_NONE) s = emit(c, ST_SPLIT, s, out);
+        if (!alike || i < GRAM_NEAR || failed(c)) continue;
+        if (i == GRAM_NEAR) {
+            begin_near = begin;
+            size = c->p->n_state - begin;
+        }
+        for (uint32_t k = 0; k < size && c->p->n_state - begin == size; k++)
+            c->p->like[begin + k] = c->p->like[begin_near + k];
+    }
     return s;
+}
+
+static uint32_t emit_repeat(compiler *c, const gram_node *n, uint32_t next) {
+    if (n->hi != GRAM_NONE) {
+        const uint32_t s = emit_copies(c, n->a, n->hi - n->lo, next, next);
+        return emit_copies(c, n->a, n->lo, s, GRAM_NONE);
+    }
+    const uint32_t loop = emit(c, ST_SPLIT, GRAM_NONE, next);
+    const uint32_t body = emit_expr(c, n->a, loop);
+    if (failed(c)) return 0;
+    c->p->state[loop].a = body;
+    return n->lo ? emit_copies(c, n->a, n->lo - 1, body, GRAM_NONE) : loop;
 }
 
 static int32_t control_named(const gram *g, slice name) {
@@ -264,6 +303,7 @@ mica_status gram_compile(gram_program *p, gram *g, uint32_t root) {
 
 void gram_program_fini(gram_program *p) {
     mem_free(p->state);
+    mem_free(p->like);
     mem_free(p->first);
     mem_free(p->start);
     mem_free(p->order);

@@ -20,6 +20,7 @@ enum {
     GRAM_MAX_ITEMS = 8192,     // places at once
     GRAM_MAX_WORK = 32000000,  // places made and tokens met for one mask
     GRAM_MAX_BYTES = 48 << 20, // of the tables, before what nobody stands on is dropped
+    GRAM_NEAR = 32,            // bytes of a token that are looked at without its surroundings
     GRAM_INLINE = 64,          // rules of at most so many states are put where they are named
 };
 #define GRAM_NONE UINT32_MAX
@@ -158,6 +159,8 @@ typedef struct gram_state {
 typedef struct gram_program {
     gram_state *state; // owned
     uint32_t n_state, cap_state;
+    uint32_t *like; // owned, [n_state]: a state that allows the same for GRAM_NEAR bytes; often itself
+    uint32_t cap_like;
     uint32_t *first;    // owned, [n_rule + 1]: the states of a rule are a run
     uint32_t *start;    // owned, [n_rule]
     uint32_t *order;    // owned, [n_rule]: who may call whom without a byte between comes first
@@ -211,7 +214,7 @@ enum {
 /* What a set of places under FRAME_OUT allows by itself. */
 typedef struct gram_local {
     uint8_t *bits; // owned, as a mask
-    uint32_t *out; // owned: nodes of the tree where the end of the frame was first reached
+    uint32_t *out; // owned: nodes of the tree where the walk was stopped
     uint32_t n_out;
 } gram_local;
 
@@ -284,7 +287,7 @@ static inline uint32_t gram_place_step(gram_table *t, uint32_t place, uint8_t by
 typedef struct gram_walker {
     uint32_t *at;  // owned, [max_depth + 1]: the place at each depth of the walk
     uint8_t *bits; // owned, as a mask
-    uint32_t *out; // owned: nodes where a frame's end was reached
+    uint32_t *out; // owned: nodes where a local walk stopped
     uint32_t n_out, cap_out;
     uint32_t n_seen; // nodes looked at
 } gram_walker;

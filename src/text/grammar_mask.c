@@ -4,9 +4,9 @@
  * Inside of free text nearly every branch is alive, and a walk of a hundred thousand nodes and more for every
  * token would cost a millisecond. But what a string allows depends on who called it only once it ends. So the
  * places under one frame are looked at by themselves first, under a frame of nobody: what they allow is the
- * same in every string of the grammar and is kept; the nodes where the string's end was reached are kept too,
- * and only from there on the walk is made with all that is known. Branches whose bytes all lead back to the
- * same set are taken as a whole. */
+ * same in every string of the grammar and is kept; the nodes where the string's end was reached (or the count
+ * of its characters could begin to matter) are kept too, and only from there on the walk is made with all
+ * that is known. Branches whose bytes all lead back to the same set are taken as a whole. */
 #include "text/grammar_int.h"
 
 #include "base/mem.h"
@@ -53,7 +53,7 @@ static bool within(const trie_set *a, const trie_set *b) {
 typedef struct walk {
     gram_core *c;
     uint8_t *bits;
-    bool local; // stops where the frame's end is reached, and notes the node
+    bool local; // stops where the frame's end is reached, or GRAM_NEAR bytes down, and notes the node
 } walk;
 
 static bool note(gram_walker *w, gram_table *t, uint32_t node) {
@@ -82,7 +82,7 @@ static bool walk_below(const walk *k, uint32_t top, uint32_t place) {
             i = n->skip;
             continue;
         }
-        if (k->local && t->place[to].flags & PLACE_OUT) {
+        if (k->local && (t->place[to].flags & PLACE_OUT || n->depth == GRAM_NEAR)) {
             if (!note(w, t, i)) return false;
             i = n->skip;
             continue;

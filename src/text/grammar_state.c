@@ -111,9 +111,11 @@ static bool place_slots_grow(gram_table *t) {
 
 /* The set of the items in `out` and the flags. */
 static uint32_t place_of_out(gram_table *t) {
-    const uint32_t n = t->n_out, n_class = t->p->n_byte_class;
-    uint32_t h = t->flags;
-    if (n > 1) qsort(t->out, n, sizeof *t->out, by_item);
+    const uint32_t n_class = t->p->n_byte_class;
+    uint32_t h = t->flags, n = 0;
+    if (t->n_out > 1) qsort(t->out, t->n_out, sizeof *t->out, by_item);
+    for (uint32_t i = 0; i < t->n_out; i++)
+        if (!n || by_item(&t->out[i], &t->out[n - 1]) != 0) t->out[n++] = t->out[i];
     for (uint32_t i = 0; i < n; i++) h = mix(mix(mix(h, t->out[i].state), t->out[i].sub), t->out[i].frame);
     uint32_t i = h & t->place_mask;
     for (; t->place_slot[i] != GRAM_NONE; i = (i + 1) & t->place_mask) {
@@ -347,7 +349,7 @@ uint32_t gram_place_local(gram_table *t, uint32_t place, uint32_t frame) {
     t->flags = 0;
     for (uint32_t i = 0; i < t->place[place].n_item; i++) {
         const gram_item v = t->item[t->place[place].item + i];
-        if (v.frame == frame) keep_item(t, (gram_item){v.state, v.sub, FRAME_OUT});
+        if (v.frame == frame) keep_item(t, (gram_item){t->p->like[v.state], v.sub, FRAME_OUT});
     }
     const uint32_t p = place_of_out(t);
     return broken(t) ? GRAM_NONE : p;

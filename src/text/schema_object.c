@@ -76,9 +76,11 @@ static gram_expr key_char(gram *g, const gram_range *out, size_t n) {
     return schema_char(g, r, k);
 }
 
+/* Anything, and the quote. The end of the key is a part of its rules: were it outside, every character could
+ * be the last of a rule, and nothing could be learned of keys by themselves (grammar_mask.c). */
 static gram_expr key_rest(gram *g) {
     static const gram_range none[] = {{0, 0}};
-    return gram_repeat(g, key_char(g, none, 1), 0, GRAM_NONE);
+    return two(g, gram_repeat(g, key_char(g, none, 1), 0, GRAM_NONE), schema_lit(g, "\""));
 }
 
 static bool starts_with(const word *w, const word *prefix, size_t n) {
@@ -118,7 +120,7 @@ static gram_expr other_than(gram *g, const word *w, size_t n, size_t at) {
     gram_push(g, two(g, key_char(g, next, n_next), key_rest(g)));
     n_alt++;
     if (!is_word) {
-        gram_push(g, empty(g));
+        gram_push(g, schema_lit(g, "\""));
         n_alt++;
     }
     gram_define(g, rule, gram_alt(g, n_alt));
@@ -159,10 +161,7 @@ static gram_expr other_key(gram *g, const json_t *properties) {
             w[k] = (word){at, decode(at, key)};
             at += w[k++].n;
         }
-        gram_push(g, schema_lit(g, "\""));
-        gram_push(g, other_than(g, w, n, 0));
-        gram_push(g, schema_lit(g, "\""));
-        e = gram_seq(g, 3);
+        e = two(g, schema_lit(g, "\""), other_than(g, w, n, 0));
     }
     mem_free(w);
     mem_free(cp);

@@ -200,6 +200,52 @@ static void test_clones(void **state) {
     text_vocab_free(v);
 }
 
+/* ---- masks and steps ---- */
+
+/* A mask looks at places by themselves, and at counts as if they had no end in sight; a step looks at what is
+ * there. Both must say the same of every token, all the way along. */
+static void agree_along(const text_vocab *v, const char *text, uint64_t seed) {
+    grammar *g, *next;
+    uint8_t bits[128];
+    CHECK_OK(grammar_new_gbnf(&g, v, slice_of(text), &err));
+    CHECK_OK(grammar_clone(&next, g, &err));
+    for (int step = 0; step < 60; step++) {
+        int32_t allowed[1024], n = 0;
+        CHECK_OK(grammar_mask(g, bits, &err));
+        for (int32_t id = 0; id < text_vocab_n(v); id++) {
+            grammar_copy(next, g);
+            const bool can = grammar_accept(next, id, &err) == MICA_OK;
+            if (can != bit(bits, id)) check_failed(__FILE__, __LINE__, text, err.text);
+            if (can && id != TOK_END) allowed[n++] = id;
+        }
+        if (!n) break;
+        CHECK_OK(grammar_accept(g, allowed[test_rand(&seed) % (uint64_t)n], &err));
+    }
+    grammar_free(next);
+    grammar_free(g);
+}
+
+static void test_counts(void **state) {
+    (void)state;
+    static char run[80][96];
+    const char *piece[80];
+    for (int i = 0; i < 80; i++) {
+        for (int k = 0; k <= i; k++) run[i][k] = i % 3 == 2 && k % 2 ? 'b' : 'a';
+        if (i % 5 == 4) run[i][i] = '!';
+        piece[i] = run[i];
+    }
+    text_vocab *v = vocab_new(piece, 80);
+    for (uint64_t seed = 1; seed < 6; seed++) {
+        agree_along(v, "root ::= \"b\"? [ab]{3,90} \"!\"", seed);
+        agree_along(v, "root ::= [ab]{70} [a!]{0,50}", seed);
+        agree_along(v, "root ::= ([ab] | \"!\"){40,}", seed);
+        agree_along(v, "root ::= x{2,60} \"!\" x{35}\nx ::= \"a\" | \"b\" \"a\"", seed);
+        agree_along(v, "root ::= (\"a\" y | \"b\"){2,80}\ny ::= \"a\"* \"!\"", seed);
+        agree_along(v, "root ::= ([ab]{0,40} \"!\"){34,50}", seed);
+    }
+    text_vocab_free(v);
+}
+
 /* ---- bounds ---- */
 
 /* Ambiguity, deep nesting, tables over their bound: an error or an answer, and none of them slow. */
@@ -514,10 +560,11 @@ static void test_random_grammars(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_dialect),
-        cmocka_unit_test(test_tokens_by_name),  cmocka_unit_test(test_clones),
-        cmocka_unit_test(test_bounds),          cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_random_grammars),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_dialect),
+        cmocka_unit_test(test_tokens_by_name), cmocka_unit_test(test_clones),
+        cmocka_unit_test(test_counts),         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_out_of_memory),  cmocka_unit_test(test_random_grammars),
+        cmocka_unit_test(test_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
