@@ -194,10 +194,10 @@ MICA_API mica_status mica_grammar_new_gbnf(mica_grammar **out, const mica_model 
 typedef struct mica_grammar_options {
     const char *prompt; // the text of mica_encode_chat that the answer follows: says whether thinking may
                         // come first. NULL: what the grammar asks for begins at once
-    bool lenient;     // what a schema asks for and no grammar can hold to is left out, not refused
-    const char *tool; // of new_tools: the only one that may be called; NULL: any
-    bool optional;    // of new_tools: text may come before a call or instead of it (tool_choice "auto")
-    bool single;      // of new_tools: one call at most (parallel_tool_calls false)
+    bool lenient;       // what a schema asks for and no grammar can hold to is left out, not refused
+    const char *tool;   // of new_tools: the only one that may be called; NULL: any
+    bool optional;      // of new_tools: text may come before a call or instead of it (tool_choice "auto")
+    bool single;        // of new_tools: one call at most (parallel_tool_calls false)
 } mica_grammar_options;
 
 /* schema_json: a JSON schema; docs/GRAMMAR.md has the subset. {"type": "object"} is any JSON object. A
@@ -224,7 +224,9 @@ MICA_API bool mica_grammar_may_end(const mica_grammar *g); // the text so far is
 
 /* What a model writes, read while it writes: thinking, text and tool calls told from each other by the marks
  * of its template. What is given out, joined, is the same however the text was cut; text is held back only
- * while it may be the beginning of a mark. A call that cannot be read comes out as the text it is. */
+ * while it may be the beginning of a mark. A call is told as soon as it is known for one: its name when its
+ * first argument has begun, its arguments as they come. What is none when it ends comes out as the text it
+ * is; a call that breaks off ends there, its arguments then no whole JSON. */
 typedef struct mica_answer mica_answer;
 
 typedef enum mica_answer_kind {

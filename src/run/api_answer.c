@@ -1,5 +1,4 @@
-/* text/answer.h for callers of the library. A call comes out of there whole; here it is told in three pieces,
- * the shape in which it will come when it is read piece by piece. */
+/* text/answer.h for callers of the library. */
 #include "run/api_int.h"
 
 #include "base/mem.h"
@@ -13,26 +12,22 @@ struct mica_answer {
     strbuf name; // of the call at hand
 };
 
-static void tell(mica_answer *m, mica_answer_kind kind, const answer_piece *p, slice text) {
-    m->fn(m->user, &(mica_answer_piece){.kind = kind,
-                                        .text = text.p,
-                                        .n_text = text.n,
-                                        .name = kind == MICA_ANSWER_CALL ? strbuf_cstr(&m->name) : NULL,
-                                        .index = p->index});
-}
-
 static void on_piece(void *user, const answer_piece *p) {
+    static const mica_answer_kind kind[] = {[ANSWER_THINK] = MICA_ANSWER_THINK,
+                                            [ANSWER_TEXT] = MICA_ANSWER_TEXT,
+                                            [ANSWER_CALL] = MICA_ANSWER_CALL,
+                                            [ANSWER_ARGS] = MICA_ANSWER_ARGUMENTS,
+                                            [ANSWER_CALL_END] = MICA_ANSWER_CALL_END};
     mica_answer *m = user;
-    const slice none = {"", 0};
-    if (p->kind != ANSWER_CALL) {
-        tell(m, p->kind == ANSWER_THINK ? MICA_ANSWER_THINK : MICA_ANSWER_TEXT, p, p->text);
-        return;
+    if (p->kind == ANSWER_CALL) {
+        strbuf_clear(&m->name);
+        strbuf_put(&m->name, p->name.p, p->name.n);
     }
-    strbuf_clear(&m->name);
-    strbuf_put(&m->name, p->name.p, p->name.n);
-    tell(m, MICA_ANSWER_CALL, p, none);
-    tell(m, MICA_ANSWER_ARGUMENTS, p, p->text);
-    tell(m, MICA_ANSWER_CALL_END, p, none);
+    m->fn(m->user, &(mica_answer_piece){.kind = kind[p->kind],
+                                        .text = p->text.n ? p->text.p : "",
+                                        .n_text = p->text.n,
+                                        .name = p->kind == ANSWER_CALL ? strbuf_cstr(&m->name) : NULL,
+                                        .index = p->index});
 }
 
 mica_status mica_answer_new(mica_answer **out, const mica_model *m, const mica_answer_options *opt,

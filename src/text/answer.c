@@ -20,6 +20,8 @@ struct answer {
     size_t at;       // where buf's live part begins
     size_t seen;     // CALL: how much of the live part was searched for the end marker
     strbuf gap;      // the blanks before a call's marker, for the case that it is none
+    bool begun;      // CALL: its name was given
+    size_t n_given;  // ... and so many bytes of its arguments
     int n_call;
 };
 
@@ -204,12 +206,38 @@ static void give_back(answer *a, size_t n_body, bool ended) {
     enter(a, TEXT);
 }
 
-static void give_call(answer *a, const answer_call *c) {
-    a->opt.fn(a->opt.user, &(answer_piece){.kind = ANSWER_CALL,
-                                           .text = {c->arguments.p, c->arguments.n},
-                                           .name = {c->name.p, c->name.n},
-                                           .index = a->n_call});
+/* What of a call was not given before. */
+static void give_more(answer *a, const answer_call *c) {
+    answer_piece p = {.kind = ANSWER_CALL, .name = {c->name.p, c->name.n}, .index = a->n_call};
+    if (!a->begun) a->opt.fn(a->opt.user, &p);
+    a->begun = true;
+    p = (answer_piece){.kind = ANSWER_ARGS, .index = a->n_call};
+    if (c->arguments.n > a->n_given) {
+        p.text = (slice){c->arguments.p + a->n_given, c->arguments.n - a->n_given};
+        a->opt.fn(a->opt.user, &p);
+        a->n_given = c->arguments.n;
+    }
+}
+
+static void end_call(answer *a) {
+    a->opt.fn(a->opt.user, &(answer_piece){.kind = ANSWER_CALL_END, .index = a->n_call});
     a->n_call++;
+    a->begun = false;
+    a->n_given = 0;
+}
+
+static void give_call(answer *a, const answer_call *c) {
+    give_more(a, c);
+    end_call(a);
+}
+
+/* Gives what is certain of a call that may go on. */
+static void give_begun(answer *a, slice body) {
+    answer_call c = {0};
+    const bool known = answer_call_begun(&c, a->opt.format.family, body, a->tools);
+    if (known && !c.name.failed && !c.arguments.failed) give_more(a, &c);
+    a->buf.failed |= c.name.failed || c.arguments.failed;
+    answer_call_fini(&c);
 }
 
 static bool take_call(answer *a, slice body) {
@@ -222,30 +250,54 @@ static bool take_call(answer *a, slice body) {
     return good;
 }
 
+/* Behind a call: blanks belong to its marker. */
+static void leave_call(answer *a, size_t n) {
+    consume(a, n);
+    enter(a, START);
+    a->drop_space = true;
+}
+
+/* The end marker came, and it stands in no string: a call, a broken one, or none. */
+static void finish_call(answer *a, slice body) {
+    const size_t n = body.n + call_end(a).n;
+    give_begun(a, body);
+    if (!a->begun) {
+        give_back(a, body.n, true);
+        return;
+    }
+    end_call(a);
+    leave_call(a, n);
+}
+
 static bool step_call(answer *a, bool end) {
     slice s = live(a), mark = call_end(a);
     size_t at, begin = a->seen;
     while (find(from(s, begin), mark, &at)) {
         slice body = upto(s, begin + at);
-        bool good = take_call(a, body);
-        if (good) {
-            consume(a, body.n + mark.n);
-            enter(a, START);
-            a->drop_space = true;
+        if (take_call(a, body)) {
+            leave_call(a, body.n + mark.n);
             return true;
         }
         if (!answer_call_open(a->opt.format.family, body)) {
-            give_back(a, body.n, true);
+            finish_call(a, body);
             return true;
         }
         begin += at + mark.n; // the marker stood in a string
     }
     a->seen = s.n > begin + mark.n ? s.n - mark.n + 1 : begin;
-    if (!end) return false;
-    if (take_call(a, s))
-        consume(a, s.n); // the end marker is missing, the call is whole
-    else
-        give_back(a, s.n, false);
+    if (!end) {
+        give_begun(a, upto(s, s.n - overlap(s, mark)));
+        return false;
+    }
+    if (!take_call(a, s)) { // the end marker is missing, the call is not whole either
+        give_begun(a, s);
+        if (!a->begun) {
+            give_back(a, s.n, false);
+            return false;
+        }
+        end_call(a);
+    }
+    consume(a, s.n);
     return false;
 }
 

@@ -10,9 +10,11 @@
  * calls them control tokens or not; end-of-turn tokens are not part of it.
  *
  * What is given out, joined, is the same however the text was cut. Text is held back only while it may be the
- * beginning of a marker, or blanks that a marker would swallow; a call is given once, whole. A call that
- * cannot be read comes out as the text it is, so nothing is lost. Without tools nothing is taken for a call.
- * Threads: an answer belongs to its owner. */
+ * beginning of a marker, or blanks that a marker would swallow. A call is given as soon as it is known for
+ * one: its name when the first argument has begun (in the XML style: has ended), then its arguments as they
+ * come. What is not known for a call when it ends comes out as the text it is, so nothing is lost; one that
+ * was known and then breaks ends where it broke, its arguments then no whole JSON. Gemma's and Llama's calls
+ * come whole. Without tools nothing is taken for a call. Threads: an answer belongs to its owner. */
 #ifndef MICA_TEXT_ANSWER_H
 #define MICA_TEXT_ANSWER_H
 
@@ -20,13 +22,19 @@
 
 typedef struct answer answer;
 
-typedef enum answer_kind { ANSWER_THINK, ANSWER_TEXT, ANSWER_CALL } answer_kind;
+typedef enum answer_kind {
+    ANSWER_THINK,
+    ANSWER_TEXT,
+    ANSWER_CALL, // a call begins: its name
+    ANSWER_ARGS, // more of its arguments; joined they are a JSON object as text
+    ANSWER_CALL_END
+} answer_kind;
 
 /* Borrowed for the call of answer_fn. */
 typedef struct answer_piece {
     answer_kind kind;
-    slice text; // never empty; of a call: its arguments, a JSON object as text
-    slice name; // of a call
+    slice text; // never empty, but where a call begins and ends
+    slice name; // where a call begins
     int index;  // of a call, from 0
 } answer_piece;
 

@@ -136,6 +136,39 @@ static bool read_object(answer_call *c, slice body) {
     return good;
 }
 
+/* A word at the start of *s, with blanks around it, which is then behind them. */
+static bool take(slice *s, const char *word) {
+    while (s->n && blank(s->p[0])) *s = after(*s, 1);
+    if (!slice_starts(*s, slice_of(word))) return false;
+    *s = after(*s, strlen(word));
+    while (s->n && blank(s->p[0])) *s = after(*s, 1);
+    return true;
+}
+
+/* A whole string at the start of *s. */
+static bool take_string(slice *s, slice *out) {
+    if (!s->n || s->p[0] != '"') return false;
+    const size_t n = value_end(*s);
+    *out = (slice){s->p, n};
+    *s = after(*s, n);
+    return n > 1 && out->p[n - 1] == '"' && is_json(*out, JSON_IN_ANY);
+}
+
+/* {"name": "NAME", "arguments": {"KEY": and the beginning of a value. Other orders are read at their end. */
+static bool begun_object(answer_call *c, slice body) {
+    slice name, key, s = body;
+    if (!take(&s, "{") || !take(&s, "\"name\"") || !take(&s, ":") || !take_string(&s, &name)) return false;
+    if (!take(&s, ",") || !take(&s, "\"arguments\"") || !take(&s, ":")) return false;
+    const slice value = s;
+    if (!take(&s, "{") || !take_string(&s, &key) || !take(&s, ":")) return false;
+    if (!s.n || !strchr("\"{[-0123456789tfn", s.p[0]) || !s.p[0]) return false;
+    json_t *j = parse(name, JSON_IN_ANY);
+    strbuf_put(&c->name, json_string_value(j), json_string_length(j));
+    json_decref(j);
+    strbuf_put(&c->arguments, value.p, value_end(value));
+    return c->name.n > 0;
+}
+
 /* ---- <function=NAME><parameter=KEY>VALUE</parameter></function> ---- */
 
 static const json_t *schema_of(const json_t *tools, slice name, slice key) {
@@ -184,30 +217,66 @@ static bool xml_value_end(slice s, size_t *at, size_t *next) {
     return false;
 }
 
-static bool read_xml(answer_call *c, slice body, const json_t *tools) {
-    size_t at, end, next;
-    slice s = trim(body);
-    if (!slice_starts(s, SLICE_LIT("<function=")) || !find(s, ">", &at)) return false;
-    slice name = trim((slice){s.p + 10, at - 10});
+/* <function=NAME> at the start of *s, which moves behind it. */
+static bool xml_name(answer_call *c, slice *s) {
+    size_t at;
+    if (!slice_starts(*s, SLICE_LIT("<function=")) || !find(*s, ">", &at)) return false;
+    const slice name = trim((slice){s->p + 10, at - 10});
     strbuf_put(&c->name, name.p, name.n);
-    s = trim(after(s, at + 1));
+    *s = after(*s, at + 1);
+    return name.n > 0;
+}
+
+enum { MAX_KEYS = 128 }; // of one call that are told from each other while it is written
+
+static bool among(const slice *keys, size_t n, slice key) {
+    while (n > 0 && !slice_eq(keys[n - 1], key)) n--;
+    return n > 0;
+}
+
+/* Parameters at the start of *s, which moves behind them; the last one may not be whole: *cut. false: one
+ * came before. */
+static bool xml_parameters(answer_call *c, slice *s, const json_t *tools, bool *cut) {
+    slice keys[MAX_KEYS];
+    size_t at, end, next, n_key = 0;
+    *cut = false;
     strbuf_putc(&c->arguments, '{');
-    for (bool comma = false; slice_starts(s, SLICE_LIT("<parameter=")); comma = true) {
-        if (!find(s, ">", &at)) return false;
-        slice key = trim((slice){s.p + 11, at - 11});
-        s = after(s, at + 1);
-        if (!xml_value_end(s, &end, &next)) return false;
-        slice value = {s.p, end};
+    for (bool comma = false; slice_starts(*s, SLICE_LIT("<parameter=")); comma = true) {
+        if (!find(*s, ">", &at)) return *cut = true, true;
+        slice key = trim((slice){s->p + 11, at - 11}), rest = after(*s, at + 1);
+        if (!xml_value_end(rest, &end, &next)) return *cut = true, true;
+        if (among(keys, n_key, key)) return false;
+        if (n_key < MAX_KEYS) keys[n_key++] = key;
+        slice value = {rest.p, end};
         if (value.n && value.p[0] == '\n') value = after(value, 1);
         if (value.n && value.p[value.n - 1] == '\n') value.n--;
         if (comma) strbuf_puts(&c->arguments, ", ");
         put_string(&c->arguments, key);
         strbuf_puts(&c->arguments, ": ");
-        put_xml_value(&c->arguments, value, schema_of(tools, name, key));
-        s = after(s, next);
+        put_xml_value(&c->arguments, value, schema_of(tools, (slice){c->name.p, c->name.n}, key));
+        *s = after(rest, next);
     }
+    return true;
+}
+
+static bool read_xml(answer_call *c, slice body, const json_t *tools) {
+    bool cut;
+    slice s = trim(body);
+    if (!xml_name(c, &s)) return false;
+    s = trim(s);
+    if (!xml_parameters(c, &s, tools, &cut) || cut) return false;
     strbuf_putc(&c->arguments, '}');
-    return name.n && slice_is(trim(s), "</function>");
+    return slice_is(trim(s), "</function>");
+}
+
+/* Known for a call once its first parameter has ended. */
+static bool begun_xml(answer_call *c, slice body, const json_t *tools) {
+    bool cut;
+    slice s = trim(body);
+    if (!xml_name(c, &s)) return false;
+    s = trim(s);
+    xml_parameters(c, &s, tools, &cut);
+    return c->arguments.n > 1;
 }
 
 /* ---- call:NAME{key:value,...} with strings between <|"|> ---- */
@@ -296,6 +365,11 @@ static bool read_gemma(answer_call *c, slice body) {
 }
 
 /* ---- all ---- */
+
+bool answer_call_begun(answer_call *c, chat_family family, slice body, const json_t *tools) {
+    if (family == CHAT_HERMES) return begun_object(c, body);
+    return family == CHAT_QWEN_XML && begun_xml(c, body, tools);
+}
 
 static bool read_family(answer_call *c, chat_family family, slice body, const json_t *tools) {
     switch (family) {

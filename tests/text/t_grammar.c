@@ -564,7 +564,6 @@ int main(void) {
         cmocka_unit_test(test_tokens_by_name), cmocka_unit_test(test_clones),
         cmocka_unit_test(test_counts),         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_out_of_memory),  cmocka_unit_test(test_random_grammars),
-        cmocka_unit_test(test_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

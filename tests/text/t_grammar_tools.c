@@ -81,19 +81,27 @@ static bool walk(strbuf *out, grammar *g, const text_vocab *v, uint64_t *seed) {
 typedef struct seen {
     int n_call, n_text, n_think;
     const char *only;
+    strbuf name, arguments; // of the call at hand
 } seen;
 
 static void on_piece(void *user, const answer_piece *p) {
     seen *s = user;
     s->n_text += p->kind == ANSWER_TEXT;
     s->n_think += p->kind == ANSWER_THINK;
-    if (p->kind != ANSWER_CALL) return;
-    json_t *a = json_loadb(p->text.p, p->text.n, JSON_ALLOW_NUL, NULL);
+    if (p->kind == ANSWER_CALL) {
+        strbuf_clear(&s->name);
+        strbuf_clear(&s->arguments);
+        strbuf_put(&s->name, p->name.p, p->name.n);
+    }
+    if (p->kind == ANSWER_ARGS) strbuf_put(&s->arguments, p->text.p, p->text.n);
+    if (p->kind != ANSWER_CALL_END) return;
+    json_t *a = json_loadb(s->arguments.p, s->arguments.n, JSON_ALLOW_NUL, NULL);
+    const slice name = {s->name.p, s->name.n};
     CHECK(json_is_object(a));
     s->n_call++;
-    if (s->only) CHECK(slice_is(p->name, s->only));
-    if (slice_is(p->name, "stop")) CHECK(json_object_size(a) == 0);
-    if (slice_is(p->name, "find")) {
+    if (s->only) CHECK(slice_is(name, s->only));
+    if (slice_is(name, "stop")) CHECK(json_object_size(a) == 0);
+    if (slice_is(name, "find")) {
         const char *how = json_string_value(json_object_get(a, "how"));
         CHECK(json_is_string(json_object_get(a, "what")));
         CHECK(how && (!strcmp(how, "fast") || !strcmp(how, "well")));
@@ -112,6 +120,8 @@ static void read_back(seen *s, const chat_format *f, chat_thinking thinking, con
     CHECK_OK(answer_put(a, text, &err));
     CHECK_OK(answer_end(a, &err));
     answer_free(a);
+    strbuf_fini(&s->name);
+    strbuf_fini(&s->arguments);
 }
 
 static void walks(chat_family family, const text_vocab *v, bool with_optional) {
