@@ -21,6 +21,9 @@ typedef struct run_check {
     int32_t *ids; // owned
     size_t n, n_right, n_seen;
     json_t *misses;
+    const json_t *drafts; // the reference's draft block, or NULL
+    int32_t draft;        // of the token that is chosen next, or -1
+    size_t n_draft, n_same, n_accepted;
     bool ok;
 } run_check;
 
@@ -80,13 +83,39 @@ static mica_status compare_last(const run_check *c, json_t *out, mica_error *err
     return MICA_OK;
 }
 
-/* Greedy text until it parts from the reference's. */
+static bool pick_best(void *user, const float *logits, uint64_t pos, int32_t *id) {
+    (void)pos;
+    *id = sample_argmax(logits, *(const uint32_t *)user);
+    return true;
+}
+
+/* What the draft block says will follow `id`, which is not appended yet, beside what the reference's says. */
+static mica_status draft_one(run_check *c, int32_t id, size_t i, mica_error *err) {
+    uint32_t n_vocab = c->s->m->info.n_vocab;
+    session_draft d = {.s = c->s->s, .next = id, .n_max = 1, .pick = pick_best, .user = &n_vocab};
+    TRY(session_draft_run(&d, 1, err));
+    if (d.n == 0) return MICA_OK;
+    c->draft = d.ids[0];
+    c->n_draft++;
+    c->n_same += c->draft == json_integer_value(json_array_get(c->drafts, c->n - 1 + i));
+    return MICA_OK;
+}
+
+/* Takes the model's next own choice; a draft of it, when there is one, was accepted if it is the same. */
+static int32_t next_choice(run_check *c) {
+    int32_t id = sample_argmax(session_logits(c->s->s), c->s->m->info.n_vocab);
+    c->n_accepted += c->draft == id;
+    c->draft = -1;
+    return id;
+}
+
+/* Greedy text until it parts from the reference's, each token with a draft of the one after it. */
 static mica_status compare_greedy(run_check *c, json_t *out, mica_error *err) {
     const json_t *want = json_object_get(c->ref, "greedy"), *gaps = json_object_get(c->ref, "greedy_gap");
     json_object_set_new(out, "first_divergence", json_null());
     json_object_set_new(out, "gap_at_divergence", json_null());
     for (size_t i = 0; i < json_array_size(want); i++) {
-        int32_t id = sample_argmax(session_logits(c->s->s), c->s->m->info.n_vocab);
+        int32_t id = next_choice(c);
         if (id != json_integer_value(json_array_get(want, i))) {
             double gap = json_number_value(json_array_get(gaps, i));
             json_object_set_new(out, "first_divergence", json_integer((json_int_t)i));
@@ -94,14 +123,33 @@ static mica_status compare_greedy(run_check *c, json_t *out, mica_error *err) {
             if (gap > REF_GAP) c->ok = false;
             return MICA_OK;
         }
-        if (i + 1 < json_array_size(want)) TRY(session_append(c->s->s, id, err));
+        if (c->drafts) TRY(draft_one(c, id, i, err));
+        if (i + 1 < json_array_size(want) || c->draft >= 0) TRY(session_append(c->s->s, id, err));
     }
+    if (c->draft >= 0) next_choice(c);
     return MICA_OK;
+}
+
+/* The share of drafts that are the reference's, and how many the model's own next choice accepted: one less
+ * than the reference accepts is a near-tie, two are not. */
+static void report_drafts(run_check *c, json_t *out) {
+    json_object_set_new(out, "draft_agreement", json_null());
+    if (c->n_draft == 0) return;
+    const json_t *ref = json_object_get(c->ref, "mtp_accepted");
+    json_int_t wanted = json_integer_value(json_array_get(ref, 0));
+    json_object_set_new(out, "draft_agreement", json_real((double)c->n_same / (double)c->n_draft));
+    json_object_set_new(out, "drafts",
+                        json_pack("{s:I, s:I, s:I}", "drafted", (json_int_t)c->n_draft, "accepted",
+                                  (json_int_t)c->n_accepted, "reference_accepted", wanted));
+    bool whole = json_integer_value(json_array_get(ref, 1)) == (json_int_t)c->n_draft;
+    if (whole && (json_int_t)c->n_accepted + 1 < wanted) c->ok = false;
 }
 
 static mica_status take_ids(run_check *c, mica_error *err) {
     const json_t *ids = json_object_get(c->ref, "ids");
     c->argmax = json_object_get(c->ref, "argmax");
+    c->drafts = json_object_get(c->ref, "mtp_draft");
+    c->draft = -1;
     c->n = json_array_size(ids);
     if (c->n == 0) return fail(err, MICA_E_FORMAT, "reference: a run has no ids");
     c->ids = mem_alloc(c->n * sizeof *c->ids);
@@ -121,7 +169,7 @@ static mica_status check_run(run_check *c, json_t *out, mica_error *err) {
     json_object_set_new(out, "argmax_agreement", json_real((double)c->n_right / (double)c->n_seen));
     json_object_set(out, "argmax_misses", c->misses);
     TRY_GOTO(compare_greedy(c, out, err), done);
-    json_object_set_new(out, "draft_agreement", json_null());
+    report_drafts(c, out);
 done:
     mem_free(c->ids);
     return st;

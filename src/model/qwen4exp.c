@@ -497,7 +497,7 @@ static mica_status draft_pairs(model *m, const draft_weights *w, const draft_ste
                           &(group_norm_args){.y = half,
                                              .x = s->chain ? n->draft_h : n->h,
                                              .w = w->hnorm,
-                                             .row_of = s->chain ? NULL : s->h_row,
+                                             .row_of = s->h_row,
                                              .ld_x = n_stream * n_embd,
                                              .ld_group = n->pair.ld,
                                              .n_row = s->n_row,
