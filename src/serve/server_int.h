@@ -34,7 +34,8 @@ struct mica_server {
 typedef void route_fn(mica_server *s, exchange *x);
 
 /* Endpoints, one file for each API. */
-route_fn route_chat, route_complete, route_infill, route_messages, route_count_tokens, route_embeddings,
+route_fn route_chat, route_complete, route_infill, route_messages, route_count_tokens, route_responses,
+    route_response_get, route_response_delete, route_response_items, route_response_cancel, route_embeddings,
     route_models, route_model, route_health, route_props, route_metrics, route_tokenize, route_detokenize,
     route_template, route_slots, route_slot, route_page;
 
