@@ -25,6 +25,7 @@ typedef struct job {
     bool in_think;         // the prompt ended inside a thinking block
     char *tools;           // owned JSON of the request's tools; NULL: no calls
     bool one_call;         // parallel_tool_calls is off: the answer ends after the first
+    bool bare_grammar;     // it says nothing of thinking, and holds after it
     mica_grammar *grammar; // owned; what the answer (after its thinking) must follow; each choice has a clone
     // JOB_SLOT_*
     uint32_t slot;

@@ -132,20 +132,46 @@ mica_status prompt_think(chat_ask *c, const json_t *body, const char *fallback, 
 
 /* ---- Grammars ---- */
 
-/* Sampling does not follow grammars yet: refused by name, because a form that is passed over in silence is
- * worse than none. */
-static mica_status make_grammar(job *j, const mica_model *m, const chat_ask *c, problem *p) {
-    (void)j;
-    (void)m;
-    if (!c->grammar && !c->schema) return MICA_OK;
-    const char *name = c->grammar ? "grammar" : "response_format";
-    return problem_set(p, 400, name, "%s: not supported by this build", name);
+/* A schema's grammar. In tools a keyword that no grammar can hold to is left out, in an answer's form
+ * refused. */
+static mica_status schema_grammar(job *j, const mica_model *m, const chat_ask *c, const char *prompt,
+                                  problem *p) {
+    mica_error err = {0};
+    char *schema = json_is_true(c->schema) ? NULL : json_dumps(c->schema, JSON_COMPACT | JSON_ENCODE_ANY);
+    const mica_grammar_options opt = {.prompt = prompt};
+    const mica_status st =
+        mica_grammar_new_schema(&j->grammar, m, schema ? schema : "{\"type\":\"object\"}", &opt, &err);
+    free(schema); // jansson's
+    return st == MICA_OK ? MICA_OK : problem_of(p, st, &err, "response_format");
+}
+
+static mica_status tools_grammar(job *j, const mica_model *m, const chat_ask *c, const char *prompt,
+                                 problem *p) {
+    mica_error err = {0};
+    const mica_grammar_options opt = {.prompt = prompt, .tool = c->tool, .single = c->one_call};
+    const mica_status st = mica_grammar_new_tools(&j->grammar, m, j->tools, &opt, &err);
+    return st == MICA_OK ? MICA_OK : problem_of(p, st, &err, "tool_choice");
+}
+
+/* prompt: the text that the answer follows, NULL: no template. */
+static mica_status make_grammar(job *j, const mica_model *m, const chat_ask *c, const char *prompt,
+                                problem *p) {
+    mica_error err = {0};
+    const bool forced = c->choice == TOOLS_REQUIRED || c->choice == TOOLS_NAMED;
+    if (forced && (c->schema || c->grammar))
+        return problem_set(p, 400, "tool_choice",
+                           "tool_choice: a forced call has no room for another form of answer");
+    if (forced) return tools_grammar(j, m, c, prompt, p);
+    if (c->schema) return schema_grammar(j, m, c, prompt, p);
+    if (!c->grammar) return MICA_OK;
+    const mica_status st = mica_grammar_new_gbnf(&j->grammar, m, c->grammar, &err);
+    return st == MICA_OK ? MICA_OK : problem_of(p, st, &err, "grammar");
 }
 
 mica_status prompt_form(job *j, const mica_model *m, const json_t *body, problem *p) {
     chat_ask c = {0};
     TRY(prompt_format(&c, body, p));
-    return make_grammar(j, m, &c, p);
+    return make_grammar(j, m, &c, NULL, p);
 }
 
 /* ---- The prompt ---- */
@@ -185,10 +211,16 @@ static mica_status render(job *j, const mica_model *m, const chat_ask *c, char *
 }
 
 mica_status prompt_chat(job *j, const mica_model *m, const chat_ask *c, char **text, problem *p) {
+    char *prompt = NULL;
     TRY(check_messages(c->messages, p));
-    TRY(render(j, m, c, text, p));
-    TRY(make_grammar(j, m, c, p));
+    mica_status st = render(j, m, c, &prompt, p);
+    if (st == MICA_OK) st = make_grammar(j, m, c, prompt, p);
     j->chat = true;
     j->one_call = c->one_call;
-    return MICA_OK;
+    j->bare_grammar = c->grammar != NULL;
+    if (text && st == MICA_OK)
+        *text = prompt;
+    else
+        mica_text_free(prompt);
+    return st;
 }

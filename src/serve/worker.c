@@ -317,9 +317,9 @@ static bool can_go_on(worker *w, slot *s) {
 
 static mica_step_item item_of(const worker *w, slot *s) {
     const ask *a = &s->j->ask;
-    // What comes in the thinking is free; the answer after it has to follow the grammar from its first token,
-    // which a draft window across the border could not.
-    const bool free_yet = s->grammar && s->v.thinking;
+    // A client's own grammar is of the answer; its thinking is free, and no draft window may cross the
+    // border.
+    const bool free_yet = s->grammar && s->j->bare_grammar && s->v.thinking;
     s->sampling.grammar = free_yet ? NULL : s->grammar;
     return (mica_step_item){
         .session = s->s,
