@@ -80,6 +80,8 @@ static mica_status choose(const step_work *w, const float *logits, uint64_t pos,
 static bool emit(step_work *w, int32_t id, const float *logits) {
     mica_step_item *it = w->it;
     mica_session *s = it->session;
+    // Its own mask let the token through.
+    if (w->sampling->grammar) mica_grammar_accept(w->sampling->grammar, id, NULL);
     if (!it->ignore_end && text_vocab_ends(s->m->vocab, id)) {
         s->finish = MICA_FINISH_STOP;
         return false;
@@ -119,6 +121,7 @@ static bool pick_draft(void *user, const float *logits, uint64_t pos, int32_t *i
     mica_sampling p = *w->sampling;
     p.repeat_penalty = 1.0f; // the history holds no drafts
     p.presence_penalty = p.frequency_penalty = 0.0f;
+    p.grammar = NULL; // it stands before the first draft
     sample_args a = {.logits = logits, .p = &p, .pos = pos};
     if (sampler_pick(m->pick, &a, id, NULL) != MICA_OK) return false;
     if (w->it->draft_min_p <= 0.0f) return true;

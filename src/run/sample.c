@@ -22,6 +22,7 @@ struct sampler {
     uint32_t *spare;         // owned, [n_vocab]
     float *p;                // owned, [n_vocab], of the candidates
     uint16_t *count;         // owned, [n_vocab], all zero between calls
+    uint8_t *allowed;        // owned, a bit for each id: what a grammar allows
     const int32_t *suppress; // borrowed, [n_suppress]
     size_t n_suppress;
 };
@@ -36,8 +37,9 @@ mica_status sampler_new(sampler **out, uint32_t n_vocab, mica_error *err) {
         s->spare = mem_alloc(n_vocab * sizeof *s->spare);
         s->p = mem_alloc(n_vocab * sizeof *s->p);
         s->count = mem_calloc(n_vocab, sizeof *s->count);
+        s->allowed = mem_calloc(n_vocab / 8 + 1, 1);
     }
-    if (!s || !s->logit || !s->order || !s->spare || !s->p || !s->count) {
+    if (!s || !s->logit || !s->order || !s->spare || !s->p || !s->count || !s->allowed) {
         sampler_free(s);
         return fail(err, MICA_E_NOMEM, "sampler: vocabulary of %u: out of memory", n_vocab);
     }
@@ -52,6 +54,7 @@ void sampler_free(sampler *s) {
     mem_free(s->spare);
     mem_free(s->p);
     mem_free(s->count);
+    mem_free(s->allowed);
     mem_free(s);
 }
 
@@ -134,8 +137,13 @@ static mica_status prepare(sampler *s, const sample_args *a, mica_error *err) {
     }
     for (size_t i = 0; i < a->p->n_bias; i++) s->logit[a->p->bias[i].id] += a->p->bias[i].bias;
     penalise(s, a);
-    for (uint32_t i = 0; a->allowed && i < s->n_vocab; i++) {
-        if (!(a->allowed[i / 8] >> (i % 8) & 1)) s->logit[i] = -INFINITY;
+    const uint8_t *allowed = a->allowed;
+    if (!allowed && a->p->grammar) {
+        TRY(mica_grammar_mask(a->p->grammar, s->allowed, err));
+        allowed = s->allowed;
+    }
+    for (uint32_t i = 0; allowed && i < s->n_vocab; i++) {
+        if (!(allowed[i / 8] >> (i % 8) & 1)) s->logit[i] = -INFINITY;
     }
     for (size_t i = 0; i < s->n_suppress; i++) s->logit[s->suppress[i]] = -INFINITY;
     return MICA_OK;

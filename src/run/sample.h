@@ -25,7 +25,7 @@ typedef struct sample_args {
     const int32_t *history; // [n_history] tokens before, for the penalties
     size_t n_history;
     uint64_t pos;           // position of the token to choose: keys the draw
-    const uint8_t *allowed; // bit i % 8 of byte i / 8: id i may come; NULL: all
+    const uint8_t *allowed; // bit i % 8 of byte i / 8: id i may come; NULL: what p->grammar says, or all
 } sample_args;
 
 /* MICA_E_INTERNAL when the logits hold NaN or +infinity, MICA_E_ARG when nothing may come. Allocates nothing.

@@ -79,7 +79,7 @@ static void put_text(voice *v, slice text) {
 static void on_piece(void *user, const mica_answer_piece *p) {
     voice *v = user;
     if (v->over) return;
-    v->thinking = p->kind == MICA_ANSWER_THINK;
+    if (p->kind != MICA_ANSWER_THINK) v->thinking = false;
     switch (p->kind) {
     case MICA_ANSWER_THINK: give(v, EVENT_THINK, 0, (slice){p->text, p->n_text}); break;
     case MICA_ANSWER_TEXT: put_text(v, (slice){p->text, p->n_text}); break;
@@ -96,9 +96,26 @@ static void on_piece(void *user, const mica_answer_piece *p) {
 
 /* ---- A choice ---- */
 
+static slice trimmed(const char *text) {
+    slice s = text ? slice_of(text) : (slice){"", 0};
+    while (s.n > 0 && strchr(" \t\r\n", s.p[s.n - 1])) s.n--;
+    return s;
+}
+
+/* The mark is a token of its own in every vocabulary that knows it: with it, thinking is over, although the
+ * text after it is not there yet. */
+static bool ends_thinking(const voice *v, int32_t id) {
+    slice token;
+    token.p = mica_token_bytes(v->model, id, &token.n);
+    return v->think_end.n > 0 && token.p && slice_eq(token, v->think_end);
+}
+
 mica_status voice_init(voice *v, job *j, int choice, const mica_model *m, mica_error *err) {
     mica_status st = MICA_OK;
+    mica_model_info info;
+    mica_model_get_info(m, &info);
     *v = (voice){.j = j, .choice = choice, .model = m, .stopped = -1, .thinking = j->in_think};
+    v->think_end = trimmed(info.think_end);
     stops_init(&v->stop, (const char *const *)j->ask.stop, j->ask.n_stop);
     TRY_GOTO(mica_text_stream_new(&v->text, m, j->chat, err), done);
     if (j->chat)
@@ -132,7 +149,10 @@ static mica_status take(voice *v, const char *text, size_t n, mica_error *err) {
 mica_status voice_put(voice *v, int32_t id, const mica_logprob *top, mica_error *err) {
     size_t n;
     v->n_made++;
-    if (v->thinking) v->n_thought++;
+    if (v->thinking) {
+        v->n_thought++;
+        v->thinking = !ends_thinking(v, id);
+    }
     if (top) hold_pick(v, id, top);
     const char *text = mica_text_stream_put(v->text, id, &n);
     return take(v, text, n, err);

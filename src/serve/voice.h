@@ -13,7 +13,8 @@ typedef struct voice {
     mica_text_stream *text;  // owned
     mica_answer *answer;     // owned; NULL: all is text
     stops stop;
-    bool thinking; // what came last was thinking
+    bool thinking;   // it goes on
+    slice think_end; // its mark, n 0: none
     uint64_t n_made, n_thought;
     int n_call;
     int stopped; // index of the stop string that matched, -1

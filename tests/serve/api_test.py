@@ -491,6 +491,29 @@ def biases(t):
 
 
 @case
+def grammars(t):
+    """[23] GBNF holds; what is none is a 400 with a place."""
+    s = t.server
+    v = s.chat({**PLAIN, "grammar": 'root ::= "yes" | "no"'}).json()["choices"][0]
+    need(v["message"]["content"] in ("yes", "no") and v["finish_reason"] == "stop", f"{v}")
+    v = s.post("/v1/completions", {"prompt": "Once", "grammar": "root ::= [0-9]{3}", "temperature": 1}).json()
+    need(len(v["choices"][0]["text"]) == 3 and v["choices"][0]["text"].isdigit(), f"{v}")
+    v = s.chat({**PLAIN, "enable_thinking": True, "grammar": 'root ::= "yes" | "no"'}).json()["choices"][0][
+        "message"
+    ]
+    need(v["content"] in ("yes", "no") and v.get("reasoning_content"), f"after thinking: {v}")
+    for bad in (
+        "root ::= ",
+        "root ::= x",
+        "root ::= root",
+        'a ::= "x"',
+        "root ::= " + "(" * 60000,
+        "root ::= [z-a]",
+    ):
+        s.chat({**PLAIN, "grammar": bad}).error(400, "grammar")
+
+
+@case
 def user_text_stays_text(t):
     """[35] Control tokens in messages, tools and results are plain text; the raw completion "
     "says it takes them."""

@@ -80,7 +80,7 @@ def malformed_bodies(t):
         deep.encode(),
     ]
     for body in bad:
-        for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/tokenize"):
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/tokenize"):
             s.post(path, body).error(400)
     need(
         s.post("/v1/completions", b'{"prompt":"a\\u0000b","max_tokens":1}').status == 200,

@@ -20,6 +20,9 @@ else:
     MISSING = None
 
 QUESTION = [{"role": "user", "content": "Capital of Cyprus?"}]
+JSON_QUESTION = [
+    {"role": "user", "content": "Give me a JSON object with the capital and the continent of Romania."}
+]
 WEATHER_QUESTION = [
     {"role": "system", "content": "You are a helpful assistant."},
     {"role": "user", "content": "How is the weather in Zagreb?"},
@@ -105,7 +108,10 @@ def openai_tools(t):
     v = c.chat.completions.create(messages=WEATHER_QUESTION, **ask)
     call = v.choices[0].message.tool_calls[0]
     need(v.choices[0].finish_reason == "tool_calls", f"{v}")
-    need(call.function.name == "get_weather" and json.loads(call.function.arguments) == {"city": "Zagreb"}, f"{call}")
+    need(
+        call.function.name == "get_weather" and json.loads(call.function.arguments) == {"city": "Zagreb"},
+        f"{call}",
+    )
     more = WEATHER_QUESTION + [
         v.choices[0].message.model_dump(exclude_none=True),
         {"role": "tool", "tool_call_id": call.id, "content": "Sunny, 21 degrees."},
@@ -127,7 +133,13 @@ def openai_forced_tools(t):
         ({"type": "function", "function": {"name": "add"}}, "add"),
     ):
         v = c.chat.completions.create(
-            model="any", messages=QUESTION, temperature=0, tools=tools, tool_choice=choice, max_tokens=200, **OFF
+            model="any",
+            messages=QUESTION,
+            temperature=0,
+            tools=tools,
+            tool_choice=choice,
+            max_tokens=200,
+            **OFF,
         )
         calls = v.choices[0].message.tool_calls
         need(calls and v.choices[0].finish_reason == "tool_calls", f"{choice}: {v}")
@@ -169,10 +181,16 @@ def openai_json_schema(t):
                 max_tokens=300,
                 extra_body={"enable_thinking": thinking},
             )
+            need(v.choices[0].finish_reason == "stop", f"{form} at {temperature}: {v}")
             got = json.loads(v.choices[0].message.content)
             need(got["capital"] in ("Nicosia", "Paris") and type(got["size"]) is int, f"{form}: {got}")
     v = c.chat.completions.create(
-        model="any", messages=QUESTION, response_format={"type": "json_object"}, max_tokens=300, temperature=0, **OFF
+        model="any",
+        messages=JSON_QUESTION,
+        response_format={"type": "json_object"},
+        max_tokens=300,
+        temperature=0,
+        **OFF,
     )
     need(isinstance(json.loads(v.choices[0].message.content), dict), f"{v}")
     why = fails_with(
@@ -187,14 +205,18 @@ def openai_completions(t):
     c = openai_client(t)
     v = c.completions.create(model="any", prompt="Once upon a time", max_tokens=5, temperature=0, logprobs=2)
     need(v.usage.completion_tokens == 5 and len(v.choices[0].logprobs.tokens) == 5, f"{v}")
-    parts = c.completions.create(model="any", prompt="Once upon a time", max_tokens=5, temperature=0, stream=True)
+    parts = c.completions.create(
+        model="any", prompt="Once upon a time", max_tokens=5, temperature=0, stream=True
+    )
     need("".join(p.choices[0].text for p in parts if p.choices) == v.choices[0].text, "stream differs")
 
 
 @case
 def openai_responses(t):
     c = openai_client(t)
-    v = c.responses.create(model="any", input="Capital of Cyprus?", temperature=0, reasoning={"effort": "none"})
+    v = c.responses.create(
+        model="any", input="Capital of Cyprus?", temperature=0, reasoning={"effort": "none"}
+    )
     need(v.output_text == "Nicosia." and v.status == "completed" and v.usage.output_tokens == 5, f"{v}")
     events = list(
         c.responses.create(
@@ -212,7 +234,9 @@ def openai_responses(t):
     need([i.type for i in items] == ["reasoning", "message"], f"{items}")
     added = {e.item.id for e in events if e.type == "response.output_item.added"}
     need(added == {i.id for i in items} == {i.id for i in events[-1].response.output}, "ids change")
-    cut = c.responses.create(model="any", input="Count from 1 to 40.", max_output_tokens=5, reasoning={"effort": "none"})
+    cut = c.responses.create(
+        model="any", input="Count from 1 to 40.", max_output_tokens=5, reasoning={"effort": "none"}
+    )
     need(cut.status == "incomplete" and cut.incomplete_details.reason == "max_output_tokens", f"{cut}")
 
 
@@ -275,7 +299,8 @@ def openai_responses_stored(t):
             c.responses.delete(ids[0])
             fails_with(openai.NotFoundError, lambda: c.responses.retrieve(ids[0]))
             fails_with(
-                openai.NotFoundError, lambda: c.responses.create(input="x", previous_response_id=ids[0], **ask)
+                openai.NotFoundError,
+                lambda: c.responses.create(input="x", previous_response_id=ids[0], **ask),
             )
 
 
@@ -317,7 +342,9 @@ def anthropic_message_and_stream(t):
     with c.messages.stream(**ask) as stream:
         need("".join(stream.text_stream) == "Nicosia.", "stream differs")
         final = stream.get_final_message()
-    need(final.usage.output_tokens == v.usage.output_tokens and final.content[0].text == "Nicosia.", f"{final}")
+    need(
+        final.usage.output_tokens == v.usage.output_tokens and final.content[0].text == "Nicosia.", f"{final}"
+    )
     n = c.messages.count_tokens(model="any", messages=QUESTION, thinking={"type": "disabled"}).input_tokens
     need(n == v.usage.input_tokens + v.usage.cache_read_input_tokens, f"{n}: {v.usage}")
 
@@ -343,7 +370,8 @@ def anthropic_thinking(t):
 def anthropic_tools(t):
     c = anthropic_client(t)
     tools = [
-        {"name": f["name"], "description": f["description"], "input_schema": f["parameters"]} for f in (ADD, WEATHER)
+        {"name": f["name"], "description": f["description"], "input_schema": f["parameters"]}
+        for f in (ADD, WEATHER)
     ]
     ask = {"model": "any", "max_tokens": 300, "tools": tools, "thinking": {"type": "disabled"}, **COLD}
     ask["system"] = "You are a helpful assistant."
@@ -351,7 +379,9 @@ def anthropic_tools(t):
     with c.messages.stream(messages=first, **ask) as stream:
         v = stream.get_final_message()
     use = v.content[-1]
-    need(v.stop_reason == "tool_use" and use.name == "get_weather" and use.input == {"city": "Zagreb"}, f"{v}")
+    need(
+        v.stop_reason == "tool_use" and use.name == "get_weather" and use.input == {"city": "Zagreb"}, f"{v}"
+    )
     result = {"type": "tool_result", "tool_use_id": use.id, "content": "Sunny, 21 degrees."}
     more = first + [
         {"role": "assistant", "content": [b.model_dump() for b in v.content]},
