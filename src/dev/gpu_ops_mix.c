@@ -56,19 +56,29 @@ size_t gpu_delta_scratch(const dev_limits *m) {
     return (size_t)m->n_row * DELTA_HEADS_MAX * 2 * sizeof(float);
 }
 
+/* The kernel for keys of d_k; GPU_KERNEL_N when there is none. */
+static gpu_kernel delta_kernel(uint32_t d_k) {
+    switch (d_k) {
+    case 16: return GPU_K_delta_runs_4;
+    case 32: return GPU_K_delta_runs_8;
+    case 64: return GPU_K_delta_runs_16;
+    case 128: return GPU_K_delta_runs_32;
+    case 256: return GPU_K_delta_runs_64;
+    default: return GPU_KERNEL_N;
+    }
+}
+
 mica_status gpu_op_delta(dev *d, const delta_args *a, mica_error *err) {
     gpu *g = (gpu *)d;
+    gpu_kernel k = delta_kernel(a->d_k);
     gpu_cutter c = {g->scratch, 0, g->scratch_bytes};
     delta_job j = {*a, gpu_cut(&c, (size_t)a->n_row * a->n_v * 2 * sizeof(float))};
-    if (a->d_k > DELTA_DIM_MAX || c.at > c.n_bytes)
-        return fail(err, MICA_E_UNSUPPORTED, "delta rule: keys of %u, %u heads: a card takes %d and %d",
-                    a->d_k, a->n_v, DELTA_DIM_MAX, DELTA_HEADS_MAX);
-    TRY(GPU_GO(g, delta_prepare, ((gpu_dims){gpu_ceil(2 * a->n_k + 1, ROW_THREADS / 32), a->n_row, 1}),
-               ROW_THREADS, &j));
-    gpu_kernel k = a->d_k <= 32    ? GPU_K_delta_runs_8
-                   : a->d_k <= 64  ? GPU_K_delta_runs_16
-                   : a->d_k <= 128 ? GPU_K_delta_runs_32
-                                   : GPU_K_delta_runs_64;
+    if (k == GPU_KERNEL_N || c.at > c.n_bytes)
+        return fail(err, MICA_E_UNSUPPORTED,
+                    "delta rule: keys of %u, %u heads: a card takes 16, 32, 64, 128 or 256, %d heads", a->d_k,
+                    a->n_v, DELTA_HEADS_MAX);
+    gpu_dims prepare = {gpu_ceil(2 * a->n_k + 1, ROW_THREADS / 32), a->n_row, 1};
+    TRY(GPU_GO(g, delta_prepare, prepare, ROW_THREADS, &j));
     gpu_dims grid = {gpu_ceil(a->d_v, DELTA_COLS), a->n_v, a->n_run};
     return GPU_GO_KERNEL(g, k, grid, DELTA_THREADS, &j);
 }

@@ -115,7 +115,6 @@ DEV float delta_step(float *s, const delta_job *j, const delta_place *p, u32 row
     float part = 0.0f;
     UNROLL
     for (u32 i = 0; i < n; i++) {
-        if (DELTA_LANES * i + p->lane >= a->d_k) continue;
         s[i] = s[i] * g;
         part = f32_fma(s[i], k[DELTA_LANES * i + p->lane], part);
     }
@@ -124,7 +123,6 @@ DEV float delta_step(float *s, const delta_job *j, const delta_place *p, u32 row
     part = 0.0f;
     UNROLL
     for (u32 i = 0; i < n; i++) {
-        if (DELTA_LANES * i + p->lane >= a->d_k) continue;
         s[i] = f32_fma(k[DELTA_LANES * i + p->lane], delta, s[i]);
         part = f32_fma(s[i], q[DELTA_LANES * i + p->lane], part);
     }
@@ -142,21 +140,19 @@ DEV void delta_commit(float *s, const delta_args *a, const delta_place *p, const
         const float d = p->on ? delta[p->c] : 0.0f;
         UNROLL
         for (u32 i = 0; i < n; i++) {
-            if (DELTA_LANES * i + p->lane < a->d_k) s[i] = f32_fma(k[DELTA_LANES * i + p->lane], d, s[i] * g);
+            s[i] = f32_fma(k[DELTA_LANES * i + p->lane], d, s[i] * g);
         }
     }
 }
 
-DEV void delta_move(float *s, const delta_args *a, const delta_place *p, u32 n, bool store) {
+DEV void delta_load(float *s, const delta_args *a, const delta_place *p, u32 n) {
     UNROLL
-    for (u32 i = 0; i < n; i++) {
-        const u32 row = DELTA_LANES * i + p->lane;
-        if (row >= a->d_k || !p->on) continue;
-        if (store)
-            p->s[(u64)row * a->d_v] = s[i];
-        else
-            s[i] = p->s[(u64)row * a->d_v];
-    }
+    for (u32 i = 0; i < n; i++) s[i] = p->s[(u64)(DELTA_LANES * i + p->lane) * a->d_v];
+}
+DEV void delta_store(const float *s, const delta_args *a, const delta_place *p, u32 n) {
+    if (!p->on) return;
+    UNROLL
+    for (u32 i = 0; i < n; i++) p->s[(u64)(DELTA_LANES * i + p->lane) * a->d_v] = s[i];
 }
 
 /* Row i of a window into the log: keys once a key head, the gate once a head, delta by column. */
@@ -172,27 +168,26 @@ DEV void delta_log_put(const delta_job *j, const delta_place *p, const row_run *
     if (p->on && p->lane == 0) log[n_key + a->n_v + p->head * a->d_v + p->c] = delta;
 }
 
-/* The gated delta rule for states of up to 4 n rows.
+/* The gated delta rule for states of 4 n rows.
  *   grid    ceil(d_v / DELTA_COLS), n_v, n_run; block DELTA_THREADS
  *   shared  none
- *   needs   delta_prepare before it; d_k <= 4 n
+ *   needs   delta_prepare before it; d_k == 4 n
  *   order   rule 7 */
 #define DELTA_RUNS(n)                                                                                        \
     KERNEL(delta_runs_##n, delta_job, DELTA_THREADS) {                                                       \
         const row_run run = job.a.runs[BLOCK_Z];                                                             \
         const delta_place p = delta_place_of(&job.a, &run);                                                  \
         float s[n];                                                                                          \
-        UNROLL                                                                                               \
-        for (u32 i = 0; i < n; i++) s[i] = 0.0f;                                                             \
-        delta_move(s, &job.a, &p, n, false);                                                                 \
+        delta_load(s, &job.a, &p, n);                                                                        \
         delta_commit(s, &job.a, &p, &run, n);                                                                \
-        if (run.n_commit) delta_move(s, &job.a, &p, n, true);                                                \
+        if (run.n_commit) delta_store(s, &job.a, &p, n);                                                     \
         for (u32 i = 0; i < run.n_row; i++) {                                                                \
             const float delta = delta_step(s, &job, &p, run.row0 + i, n);                                    \
             if (run.window) delta_log_put(&job, &p, &run, i, delta);                                         \
         }                                                                                                    \
-        if (!run.window) delta_move(s, &job.a, &p, n, true);                                                 \
+        if (!run.window) delta_store(s, &job.a, &p, n);                                                      \
     }
+DELTA_RUNS(4)
 DELTA_RUNS(8)
 DELTA_RUNS(16)
 DELTA_RUNS(32)

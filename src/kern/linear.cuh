@@ -11,31 +11,46 @@
 #include "kern/types.cuh"
 #include "kern/record.h"
 
+/* The output that a block of the grid is about. */
+typedef struct linear_pick {
+    linear_out out;
+    u32 block, which; // its block within the output, the part of an expert that the weight is
+} linear_pick;
+
+/* Taken by comparing, not by indexing: an index into a kernel's record would cost a copy of it in memory. */
+DEV linear_pick linear_pick_of(const linear_job *j) {
+    linear_pick p;
+    p.out = j->out[0];
+    p.which = j->which[0];
+    p.block = BLOCK_X;
+    UNROLL
+    for (u32 k = 1; k < LINEAR_OUT_MAX; k++) {
+        if (k < j->n_out && BLOCK_X >= j->first[k]) {
+            p.out = j->out[k];
+            p.which = j->which[k];
+            p.block = BLOCK_X - j->first[k];
+        }
+    }
+    return p;
+}
+
 /* What one group of lanes works on. */
 typedef struct token_place {
-    const linear_out *out;
     const u8 *row;       // its row of weights
     u32 ir, is;          // row of weights, segment
     u32 begin, end;      // columns of the segment; empty for a group without work
     u32 act[TOKEN_ROWS]; // rows of activations; the last again where there are fewer
 } token_place;
 
-DEV u32 linear_out_at(const linear_job *j, u32 block) {
-    u32 k = 0;
-    for (u32 i = 1; i < j->n_out; i++) k = block >= j->first[i] ? i : k;
-    return k;
-}
-
 /* The expert of pair p; 0 without experts. */
 DEV u32 pair_expert(const expert_pairs *p, u32 pair) {
     return p->at ? (u32)p->ids[pair] : 0;
 }
 
-DEV const u8 *linear_weight(const linear_job *j, u32 k, u32 expert) {
-    if (!j->pairs.at) return (const u8 *)j->out[k].w.w;
+DEV const u8 *linear_weight(const linear_job *j, const linear_pick *p, u32 expert) {
+    if (!j->pairs.at) return (const u8 *)p->out.w.w;
     const expert_at *e = j->pairs.at + expert;
-    const u32 which = j->which[k];
-    return (const u8 *)(which == EXPERT_GATE ? e->gate : which == EXPERT_UP ? e->up : e->down);
+    return (const u8 *)(p->which == EXPERT_GATE ? e->gate : p->which == EXPERT_UP ? e->up : e->down);
 }
 
 /* y = (add ? y : 0) + ((v * scale) + bias), each step only when it is asked for. */
@@ -47,15 +62,13 @@ DEV void linear_finish(const linear_out *o, u32 ir, u32 row, u32 expert, float v
 }
 
 /* nt is how many rows of activations a block takes. */
-DEV token_place token_place_of(const linear_job *j, u64 row_bytes, u32 nt) {
+DEV token_place token_place_of(const linear_job *j, const linear_pick *o, u64 row_bytes, u32 nt) {
     token_place p;
-    const u32 k = linear_out_at(j, BLOCK_X), group = THREAD / ROW_LANES;
-    const u32 first = j->row0 + BLOCK_Y * nt, n_col = j->out[k].w.n_col;
-    p.out = &j->out[k];
-    p.ir = (BLOCK_X - j->first[k]) * j->n_block_row + group / j->n_segment;
+    const u32 group = THREAD / ROW_LANES, first = j->row0 + BLOCK_Y * nt, n_col = o->out.w.n_col;
+    p.ir = o->block * j->n_block_row + group / j->n_segment;
     p.is = group % j->n_segment;
-    const bool on = group / j->n_segment < j->n_block_row && p.ir < p.out->w.n_row;
-    p.row = linear_weight(j, k, pair_expert(&j->pairs, first)) + (on ? p.ir * row_bytes : 0);
+    const bool on = group / j->n_segment < j->n_block_row && p.ir < o->out.w.n_row;
+    p.row = linear_weight(j, o, pair_expert(&j->pairs, first)) + (on ? p.ir * row_bytes : 0);
     p.begin = segment_begin(p.is, j->n_segment, n_col);
     p.end = on ? segment_begin(p.is + 1, j->n_segment, n_col) : p.begin;
     UNROLL
@@ -67,14 +80,14 @@ DEV token_place token_place_of(const linear_job *j, u64 row_bytes, u32 nt) {
 }
 
 /* Adds the segments of each result, part[row of the block, segment, nt], and stores. */
-DEV void token_store(const linear_job *j, const float *part, u32 nt) {
-    const u32 k = linear_out_at(j, BLOCK_X), first = j->row0 + BLOCK_Y * nt;
+DEV void token_store(const linear_job *j, const linear_pick *o, const float *part, u32 nt) {
+    const u32 first = j->row0 + BLOCK_Y * nt, expert = pair_expert(&j->pairs, first);
     for (u32 i = THREAD; i < j->n_block_row * nt; i += TOKEN_THREADS) {
-        const u32 r = i / nt, t = i % nt, ir = (BLOCK_X - j->first[k]) * j->n_block_row + r;
-        if (ir >= j->out[k].w.n_row || first + t >= j->row0 + j->n_row) continue;
+        const u32 r = i / nt, t = i % nt, ir = o->block * j->n_block_row + r;
+        if (ir >= o->out.w.n_row || first + t >= j->row0 + j->n_row) continue;
         float sum = 0.0f;
         for (u32 s = 0; s < j->n_segment; s++) sum = sum + part[(r * j->n_segment + s) * nt + t];
-        linear_finish(&j->out[k], ir, first + t, pair_expert(&j->pairs, first), sum);
+        linear_finish(&o->out, ir, first + t, expert, sum);
     }
 }
 
@@ -113,12 +126,16 @@ DEV void token_block(token_acc *t, const quant_block *b, const quant_act *a, u64
  * half of their groups. */
 DEV float token_tree(const token_acc *t, u32 has_min) {
     const bool odd = LANE % 2 == 1;
-    float p[4];
+    float p[4], mine[4];
     UNROLL
-    for (u32 g = 0; g < 4; g++) p[g] = odd ? t->acc[g] : t->acc[g + 4];
+    for (u32 g = 0; g < 4; g++) {
+        const float low = t->acc[g], high = t->acc[g + 4];
+        p[g] = odd ? low : high;
+        mine[g] = odd ? high : low;
+    }
     lane_xor4_f32(p, 1);
     UNROLL
-    for (u32 g = 0; g < 4; g++) p[g] = p[g] + (odd ? t->acc[g + 4] : t->acc[g]);
+    for (u32 g = 0; g < 4; g++) p[g] = p[g] + mine[g];
     const float sum = lane_tree_f32((p[0] + p[1]) + (p[2] + p[3]), ROW_LANES);
     return sum - (has_min ? lane_tree_f32(t->min, ROW_LANES) : 0.0f);
 }
@@ -130,7 +147,8 @@ DEV float token_tree(const token_acc *t, u32 has_min) {
 #define TOKEN_QUANT(name, n_sub, has_min, nt)                                                                \
     KERNEL(token_##name##_##nt, linear_job, TOKEN_THREADS) {                                                 \
         SHARED(float, part, TOKEN_GROUPS *nt);                                                               \
-        const token_place p = token_place_of(&job, name##_row_bytes(job.out[0].w.n_col), nt);                \
+        const linear_pick o = linear_pick_of(&job);                                                          \
+        const token_place p = token_place_of(&job, &o, name##_row_bytes(o.out.w.n_col), nt);                 \
         token_acc t[nt];                                                                                     \
         UNROLL                                                                                               \
         for (u32 i = 0; i < nt; i++) token_acc_clear(&t[i]);                                                 \
@@ -147,7 +165,7 @@ DEV float token_tree(const token_acc *t, u32 has_min) {
             if (LANE % ROW_LANES == 0) part[THREAD / ROW_LANES * nt + i] = v;                                \
         }                                                                                                    \
         block_sync();                                                                                        \
-        token_store(&job, part, nt);                                                                         \
+        token_store(&job, &o, part, nt);                                                                     \
     }
 #define TOKEN_QUANT_ALL(TYPE, name, n_sub, has_min)                                                          \
     TOKEN_QUANT(name, n_sub, has_min, 1)                                                                     \
@@ -167,7 +185,8 @@ QUANT_TYPES(TOKEN_QUANT_ALL)
 #define TOKEN_FLOAT(name, bytes, nt)                                                                         \
     KERNEL(token_##name##_##nt, linear_job, TOKEN_THREADS) {                                                 \
         SHARED(float, part, TOKEN_GROUPS *nt);                                                               \
-        const token_place p = token_place_of(&job, (u64)job.out[0].w.n_col * bytes, nt);                     \
+        const linear_pick o = linear_pick_of(&job);                                                          \
+        const token_place p = token_place_of(&job, &o, (u64)o.out.w.n_col * bytes, nt);                      \
         float acc[nt][8];                                                                                    \
         UNROLL                                                                                               \
         for (u32 i = 0; i < nt * 8; i++) acc[i / 8][i % 8] = 0.0f;                                           \
@@ -189,7 +208,7 @@ QUANT_TYPES(TOKEN_QUANT_ALL)
             if (LANE % ROW_LANES == 0) part[THREAD / ROW_LANES * nt + i] = v;                                \
         }                                                                                                    \
         block_sync();                                                                                        \
-        token_store(&job, part, nt);                                                                         \
+        token_store(&job, &o, part, nt);                                                                     \
     }
 #define TOKEN_FLOAT_ALL(name, bytes)                                                                         \
     TOKEN_FLOAT(name, bytes, 1)                                                                              \

@@ -40,9 +40,10 @@
 #define GPU_KERNELS(X)                                                                                       \
     KERN_TYPES(X)                                                                                            \
     X(norm_rows)                                                                                             \
-    X(add_norm_rows) X(quantise_rows) X(glu_rows) X(gate_norm_rows) X(gated_add_rows) X(softcap_values)      \
-        X(scale_values) X(rope_table_rows) X(rope_kv_rows) X(attn_part) X(attn_join) X(attn_rows)            \
-            X(router_rows) X(experts_sort) X(experts_sum) X(conv_rows) X(conv_keep) X(delta_prepare)         \
+    X(add_norm_rows)                                                                                         \
+    X(quantise_rows) X(glu_rows) X(gate_norm_rows) X(gated_add_rows) X(softcap_values) X(scale_values)       \
+        X(rope_table_rows) X(rope_kv_rows) X(attn_part) X(attn_join) X(attn_rows) X(router_rows)             \
+            X(experts_sort) X(experts_sum) X(conv_rows) X(conv_keep) X(delta_prepare) X(delta_runs_4)        \
                 X(delta_runs_8) X(delta_runs_16) X(delta_runs_32) X(delta_runs_64) X(argmax_parts)           \
                     X(argmax_rows)
 

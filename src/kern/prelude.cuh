@@ -99,6 +99,33 @@ DEV i32 lane_sum_i32(i32 v, u32 n) {
     return (i32)sum;
 }
 
+/* One width has the matrix unit, so that both ways of a product are tested. */
+#define TILE_MMA (WAVE == 32)
+/* Adds A B to c as lane_mma_i8 of a card does: what a lane holds stands there. n_word: 4-byte words of a row
+ * of A that a lane brings, 1 (16 columns) or 2 (32 columns). */
+DEV void lane_mma_words(i32 c[4], const u32 *a, const u32 *b, u32 n_word) {
+    const u32 lane = simt_me->lane % 32, base = simt_me->lane - lane;
+    u32 rows[4][4], ab[4] = {0};
+    memcpy(ab, a, 8 * n_word);
+    const float *s = simt_wave((const float *)(const void *)ab, 4, SIMT_MMA);
+    for (u32 k = 0; k < 4; k++) memcpy(rows[k], s + 4 * (base + lane / 4 * 4 + k), 16);
+    memcpy(ab, b, 4 * n_word);
+    s = simt_wave((const float *)(const void *)ab, 4, SIMT_MMA);
+    for (u32 i = 0; i < 8 * n_word; i++) { // c[2 h + j]: row 8 h, column j
+        const u32 k = i % 4, word = i / 4 % n_word, j = i / (4 * n_word);
+        u32 col[4];
+        memcpy(col, s + 4 * (base + 4 * (lane % 4 * 2 + j) + k), 16);
+        c[j] = dot4(rows[k][2 * word], col[word], c[j]);
+        c[2 + j] = dot4(rows[k][2 * word + 1], col[word], c[2 + j]);
+    }
+}
+DEV void lane_mma_i8(i32 c[4], const u32 a[4], const u32 b[2]) {
+    lane_mma_words(c, a, b, 2);
+}
+DEV void lane_mma_i8_half(i32 c[4], const u32 a[2], const u32 b[1]) {
+    lane_mma_words(c, a, b, 1);
+}
+
 #else /* ---- real cards ---- */
 
 #define MICA_DEVICE_SOURCE 1
@@ -172,6 +199,26 @@ DEV u16 f32_to_f16(float f) {
 DEV i32 dot4(u32 a, u32 b, i32 c) {
     return __dp4a((i32)a, (i32)b, c);
 }
+#if __CUDA_ARCH__ >= 800
+#define TILE_MMA 1
+/* c += A B over 16 x 8 results and 32 columns of A, exact: a[0] and a[1] are columns 4 (l % 4) .. + 3 of rows
+ * l / 4 and l / 4 + 8 of A, a[2] and a[3] the same 16 columns on; b alike of column l / 4 of B; c[0], c[1]
+ * are columns 2 (l % 4) and + 1 of row l / 4 of the result, c[2], c[3] of row l / 4 + 8. l is LANE. */
+DEV void lane_mma_i8(i32 c[4], const u32 a[4], const u32 b[2]) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* The same over 16 columns of A. */
+DEV void lane_mma_i8_half(i32 c[4], const u32 a[2], const u32 b[1]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+}
+#else
+#define TILE_MMA 0
+#endif
 DEV u16 load_u16(const void *p) {
     return *(const u16 *)p; // no format puts 16 bits on an odd address
 }
@@ -277,6 +324,7 @@ DEV i32 dot4(u32 a, u32 b, i32 c) {
     return __builtin_amdgcn_sdot4((i32)a, (i32)b, c, false);
 #endif
 }
+#define TILE_MMA 0
 /* These cards load words from any address. */
 typedef u16 any_u16 __attribute__((aligned(1), may_alias));
 typedef u32 any_u32 __attribute__((aligned(1), may_alias));

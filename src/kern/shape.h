@@ -32,7 +32,6 @@ enum {
     DELTA_THREADS = 128,
     DELTA_LANES = 4, // lanes that share a column of a state
     DELTA_COLS = DELTA_THREADS / DELTA_LANES,
-    DELTA_DIM_MAX = 256,
 
     ARGMAX_THREADS = 256
 };

@@ -14,7 +14,7 @@ typedef struct simt_lane {
 } simt_lane;
 
 /* Which wave operation, so that lanes that parted are noticed. */
-enum { SIMT_XOR, SIMT_GET, SIMT_TREE, SIMT_MAX, SIMT_SUM };
+enum { SIMT_XOR, SIMT_GET, SIMT_TREE, SIMT_MAX, SIMT_SUM, SIMT_MMA };
 
 /* The lane that runs. */
 extern _Thread_local const simt_lane *simt_me __attribute__((tls_model("initial-exec")));

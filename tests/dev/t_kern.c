@@ -718,10 +718,10 @@ static delta_args mir_delta(delta_args a) {
 }
 
 static void case_delta(void) {
-    static const uint32_t dims[] = {128, 64, 32, 16, 24, 37, 200};
+    static const uint32_t dims[] = {128, 64, 32, 16, 256, 37, 24};
     row_run *runs = mir(3 * sizeof *runs);
     row_info *rows = mir(30 * sizeof *rows);
-    delta_args a = {.runs = runs, .n_k = pick(1, 3), .d_k = pick_of(dims, 7), .d_v = pick_of(dims, 6)};
+    delta_args a = {.runs = runs, .n_k = pick(1, 3), .d_k = pick_of(dims, 5), .d_v = pick_of(dims, 7)};
     a.n_v = a.n_k * pick(1, 3);
     a.n_run = random_runs(runs, rows, pick(0, 3) ? 12 : 30, 3);
     a.n_row = run_rows_sum(runs, a.n_run);
