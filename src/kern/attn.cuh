@@ -306,24 +306,26 @@ KERNEL(attn_rows, attn_job, ATTN_THREADS) {
     SHARED(float, run, ATTN_HEADS *ATTN_DIM_MAX);
     const attn_args *a = &job.a;
     const attn_place p = attn_place_of(a, BLOCK_X, BLOCK_Y);
-    bool any = false;
     attn_load_query(a, &p, &s);
+    if (THREAD < ATTN_HEADS) s.sum[THREAD] = 0.0f; // until the first block: a sum is at least 1
     block_sync();
     for (u32 ib = p.first / KV_PAGE; ib <= p.last / KV_PAGE; ib++) {
         const attn_span span = attn_span_of(&p, ib);
         if (span.n == 0) continue;
         attn_block(a, &p, &span, &s);
         for (u32 i = THREAD; i < p.n_head * a->d_v; i += ATTN_THREADS) {
-            const attn_factor f = attn_factor_of(any ? s.top[i / a->d_v] : 0.0f, s.m[i / a->d_v]);
+            const u32 h = i / a->d_v;
+            const bool any = s.sum[h] != 0.0f;
+            const attn_factor f = attn_factor_of(any ? s.top[h] : s.m[h], s.m[h]);
             run[i] = any ? run[i] * f.a + s.o[i] * f.b : s.o[i];
         }
         block_sync();
         if (THREAD < p.n_head) {
-            const attn_factor f = attn_factor_of(any ? s.top[THREAD] : 0.0f, s.m[THREAD]);
+            const bool any = s.sum[THREAD] != 0.0f;
+            const attn_factor f = attn_factor_of(any ? s.top[THREAD] : s.m[THREAD], s.m[THREAD]);
             s.sum[THREAD] = any ? s.sum[THREAD] * f.a + s.l[THREAD] * f.b : s.l[THREAD];
-            s.top[THREAD] = any ? f.top : s.m[THREAD];
+            s.top[THREAD] = f.top;
         }
-        any = true;
         block_sync();
     }
     for (u32 i = THREAD; i < p.n_head * a->d_v; i += ATTN_THREADS)

@@ -47,10 +47,11 @@ DEV u32 pair_expert(const expert_pairs *p, u32 pair) {
     return p->at ? (u32)p->ids[pair] : 0;
 }
 
-DEV const u8 *linear_weight(const linear_job *j, const linear_pick *p, u32 expert) {
-    if (!j->pairs.at) return (const u8 *)p->out.w.w;
+/* The weights w of an output, or those of an expert's part. */
+DEV const u8 *linear_weight(const linear_job *j, const void *w, u32 which, u32 expert) {
+    if (!j->pairs.at) return (const u8 *)w;
     const expert_at *e = j->pairs.at + expert;
-    return (const u8 *)(p->which == EXPERT_GATE ? e->gate : p->which == EXPERT_UP ? e->up : e->down);
+    return (const u8 *)(which == EXPERT_GATE ? e->gate : which == EXPERT_UP ? e->up : e->down);
 }
 
 /* y = (add ? y : 0) + ((v * scale) + bias), each step only when it is asked for. */
@@ -68,7 +69,8 @@ DEV token_place token_place_of(const linear_job *j, const linear_pick *o, u64 ro
     p.ir = o->block * j->n_block_row + group / j->n_segment;
     p.is = group % j->n_segment;
     const bool on = group / j->n_segment < j->n_block_row && p.ir < o->out.w.n_row;
-    p.row = linear_weight(j, o, pair_expert(&j->pairs, first)) + (on ? p.ir * row_bytes : 0);
+    p.row =
+        linear_weight(j, o->out.w.w, o->which, pair_expert(&j->pairs, first)) + (on ? p.ir * row_bytes : 0);
     p.begin = segment_begin(p.is, j->n_segment, n_col);
     p.end = on ? segment_begin(p.is + 1, j->n_segment, n_col) : p.begin;
     UNROLL

@@ -48,7 +48,7 @@ DEV prompt_place prompt_place_of(const linear_job *j) {
         end = on ? j->pairs.first[p.expert + 1] : 0;
     }
     p.n = u32_min(end - p.first, PROMPT_TILE);
-    p.w = linear_weight(j, &o, p.expert);
+    p.w = linear_weight(j, o.out.w.w, o.which, p.expert);
     return p;
 }
 
