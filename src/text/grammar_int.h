@@ -222,7 +222,8 @@ typedef struct gram_local {
 typedef struct gram_place {
     uint32_t item, n_item; // of `item`, sorted
     uint32_t hash;
-    uint32_t local; // of `local`; GRAM_NONE: not kept
+    uint32_t local; // of `local`: what it allows by itself; GRAM_NONE: not kept
+    uint32_t whole; // of `local`: what it allows, all in all; GRAM_NONE: not kept
     uint32_t loop;  // of `loop`: the bytes that lead back here; GRAM_NONE: not known
     uint8_t flags;
 } gram_place;
@@ -268,7 +269,8 @@ uint32_t gram_place_begin(gram_table *t);
 uint32_t gram_place_make(gram_table *t, uint32_t place, unsigned byte_class); // gram_place_step's slow half
 /* After one token: what its bytes (`text`, a place or PLACE_DEAD) and its number make of `place`. */
 uint32_t gram_place_token(gram_table *t, uint32_t place, uint32_t text, int32_t id, bool is_control);
-/* The places of one frame alone, under FRAME_OUT. */
+/* The places of one frame alone, under FRAME_OUT; under FRAME_ROOT, behind which nothing comes, as they are.
+ */
 uint32_t gram_place_local(gram_table *t, uint32_t place, uint32_t frame);
 size_t gram_table_bytes(const gram_table *t);
 /* Drops all but the places in keep[0..n), whose numbers it changes. */

@@ -105,30 +105,38 @@ static bool walk_below(const walk *k, uint32_t top, uint32_t place) {
 
 /* ---- what places allow by themselves ---- */
 
-/* NULL: not kept, though looked at: its bits are in `bits`, its nodes in the walker. Out of order: *good. */
-static const gram_local *local_walk(gram_core *c, uint32_t local, uint8_t *bits, bool *good) {
+/* A copy of bits and nodes for the table; its number. GRAM_NONE: there is no room, and it was only a saving.
+ */
+static uint32_t keep(gram_core *c, const uint8_t *bits, const uint32_t *out, uint32_t n_out) {
     gram_table *t = &c->table;
-    gram_walker *w = &c->walker;
-    const size_t n_byte = (c->trie->n_vocab + 7) / 8;
-    if (t->place[local].local != GRAM_NONE) return &t->local[t->place[local].local];
-    w->n_out = w->n_seen = 0;
-    memset(bits, 0, n_byte);
-    *good = walk_below(&(walk){.c = c, .bits = bits, .local = true}, 0, local);
-    const size_t size = n_byte + w->n_out * sizeof *w->out;
-    if (!*good || w->n_seen < KEEP_FROM || t->kept_bytes + size > KEEP_BYTES) return NULL;
-    gram_local kept = {mem_alloc(n_byte), mem_alloc((w->n_out + 1) * sizeof *w->out), w->n_out};
+    const size_t n_byte = (c->trie->n_vocab + 7) / 8, size = n_byte + n_out * sizeof *out;
+    if (t->kept_bytes + size > KEEP_BYTES) return GRAM_NONE;
+    gram_local kept = {mem_alloc(n_byte), mem_alloc((n_out + 1) * sizeof *out), n_out};
     if (!kept.bits || !kept.out ||
         !gram_grow(NULL, &t->local, &t->cap_local, t->n_local + 1u, sizeof *t->local)) {
         mem_free(kept.bits);
         mem_free(kept.out);
-        return NULL; // it was only a saving
+        return GRAM_NONE;
     }
     memcpy(kept.bits, bits, n_byte);
-    if (w->n_out) memcpy(kept.out, w->out, w->n_out * sizeof *w->out);
+    if (n_out) memcpy(kept.out, out, n_out * sizeof *out);
     t->kept_bytes += size;
-    t->place[local].local = t->n_local;
     t->local[t->n_local] = kept;
-    return &t->local[t->n_local++];
+    return t->n_local++;
+}
+
+/* NULL: not kept, though looked at: its bits are in `bits`, its nodes in the walker. Out of order: *good. */
+static const gram_local *local_walk(gram_core *c, uint32_t local, uint8_t *bits, bool *good) {
+    gram_table *t = &c->table;
+    gram_walker *w = &c->walker;
+    if (t->place[local].local != GRAM_NONE) return &t->local[t->place[local].local];
+    w->n_out = w->n_seen = 0;
+    memset(bits, 0, (c->trie->n_vocab + 7) / 8);
+    *good = walk_below(&(walk){.c = c, .bits = bits, .local = true}, 0, local);
+    if (!*good || w->n_seen < KEEP_FROM) return NULL;
+    const uint32_t kept = keep(c, bits, w->out, w->n_out);
+    t->place[local].local = kept;
+    return kept == GRAM_NONE ? NULL : &t->local[kept];
 }
 
 /* The walk with all that is known, from each node where the places under one frame were through. */
@@ -179,9 +187,18 @@ static void add_named(const gram_core *c, const gram_place *p, uint8_t *bits) {
     for (uint32_t k = 0; p->flags & PLACE_END && k < trie->n_end; k++) put(bits, trie->end[k]);
 }
 
+/* Where a rule may end behind every character little is learned of it by itself; what was dear is then kept
+ * for just this place. */
 bool gram_mask_place(gram_core *c, uint32_t place, uint8_t *bits) {
     gram_table *t = &c->table;
-    memset(bits, 0, (c->trie->n_vocab + 7) / 8);
+    const size_t n_byte = (c->trie->n_vocab + 7) / 8;
+    const uint64_t effort = t->effort;
+    const uint32_t whole = t->place[place].whole;
+    if (whole != GRAM_NONE) {
+        memcpy(bits, t->local[whole].bits, n_byte);
+        return true;
+    }
+    memset(bits, 0, n_byte);
     // Items are sorted by frame. Numbers of places stay while the table grows, their addresses do not.
     for (uint32_t i = 0; i < t->place[place].n_item;) {
         const uint32_t frame = t->item[t->place[place].item + i].frame;
@@ -189,5 +206,6 @@ bool gram_mask_place(gram_core *c, uint32_t place, uint8_t *bits) {
         while (i < t->place[place].n_item && t->item[t->place[place].item + i].frame == frame) i++;
     }
     add_named(c, &t->place[place], bits);
+    if (t->effort - effort > 4 * KEEP_FROM) t->place[place].whole = keep(c, bits, NULL, 0);
     return true;
 }

@@ -128,8 +128,13 @@ static uint32_t place_of_out(gram_table *t) {
         !grow(t, &t->place, &t->cap_place, t->n_place + 1u, sizeof *t->place))
         return GRAM_NONE;
     if (n) memcpy(t->item + t->n_item, t->out, n * sizeof *t->out);
-    t->place[t->n_place] = (gram_place){
-        .item = t->n_item, .n_item = n, .hash = h, .local = GRAM_NONE, .loop = GRAM_NONE, .flags = t->flags};
+    t->place[t->n_place] = (gram_place){.item = t->n_item,
+                                        .n_item = n,
+                                        .hash = h,
+                                        .local = GRAM_NONE,
+                                        .whole = GRAM_NONE,
+                                        .loop = GRAM_NONE,
+                                        .flags = t->flags};
     memset(t->next + (size_t)t->n_place * n_class, 0xFF, n_class * sizeof *t->next);
     t->n_item += n;
     t->place_slot[i] = t->n_place++;
@@ -345,11 +350,12 @@ uint32_t gram_place_token(gram_table *t, uint32_t place, uint32_t text, int32_t 
 }
 
 uint32_t gram_place_local(gram_table *t, uint32_t place, uint32_t frame) {
+    const uint32_t under = frame == FRAME_ROOT ? FRAME_ROOT : FRAME_OUT;
     t->n_out = 0;
     t->flags = 0;
     for (uint32_t i = 0; i < t->place[place].n_item; i++) {
         const gram_item v = t->item[t->place[place].item + i];
-        if (v.frame == frame) keep_item(t, (gram_item){t->p->like[v.state], v.sub, FRAME_OUT});
+        if (v.frame == frame) keep_item(t, (gram_item){t->p->like[v.state], v.sub, under});
     }
     const uint32_t p = place_of_out(t);
     return broken(t) ? GRAM_NONE : p;
