@@ -172,6 +172,7 @@ static mica_status prepare(job *j, const mica_server *s, const json_t *body, boo
     j->ask.n_choice = 1;
     TRY(anthropic_in_parse(&in, body, s->think, p));
     if (in.n_think >= 0) j->ask.n_think = in.n_think;
+    if (j->ask.n_think == 0) in.chat.think = "off";
     mica_status st = prompt_chat(j, s->model, &in.chat, NULL, p);
     if (st == MICA_OK && !count_only) st = ask_check_room(&j->ask, j->prompt.n, s->info.n_ctx, p);
     anthropic_in_fini(&in);

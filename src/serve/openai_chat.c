@@ -217,6 +217,7 @@ static mica_status prepare_chat(job *j, const mica_server *s, const json_t *body
     mica_status st = ask_parse(&j->ask, body, &rules, p);
     if (st == MICA_OK) st = parse_probabilities(&j->ask, body, p);
     if (st == MICA_OK) st = parse_chat(&c, &tools, s, body, p);
+    if (j->ask.n_think == 0) c.think = "off"; // no thinking is a budget that templates know
     if (st == MICA_OK) st = prompt_chat(j, s->model, &c, NULL, p);
     if (st == MICA_OK) st = ask_check_room(&j->ask, j->prompt.n, s->info.n_ctx, p);
     json_decref(tools);

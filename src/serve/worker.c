@@ -19,6 +19,8 @@ typedef struct slot {
     mica_sampling sampling;
     mica_grammar *grammar; // owned; a clone of the job's
     mica_reuse reuse;
+    strbuf made;       // ids of the answer so far, kept while its thinking has a bound
+    uint64_t n_before; // of them, made before the session was begun anew
     bool reading;
     uint64_t begun_ns, first_ns, used_ns; // taken up; first token; last freed
     uint64_t n_drafted, n_accepted;
@@ -110,6 +112,8 @@ static void slot_clear(slot *s) {
     voice_fini(&s->v);
     mica_grammar_free(s->grammar);
     s->grammar = NULL;
+    strbuf_clear(&s->made);
+    s->n_before = 0;
     job_drop(s->j);
     s->j = NULL;
     s->used_ns = clock_ns();
@@ -315,6 +319,12 @@ static bool can_go_on(worker *w, slot *s) {
     return !flow_is_full(f);
 }
 
+/* Of an answer with a bound; at least one where a step still takes place. */
+static int64_t left_to_make(const slot *s) {
+    const int64_t left = s->j->ask.n_predict - (int64_t)s->n_before;
+    return s->n_before > 0 && left < 1 ? 1 : left;
+}
+
 static mica_step_item item_of(const worker *w, slot *s) {
     const ask *a = &s->j->ask;
     // A client's own grammar is of the answer; its thinking is free, and no draft window may cross the
@@ -324,7 +334,7 @@ static mica_step_item item_of(const worker *w, slot *s) {
     return (mica_step_item){
         .session = s->s,
         .sampling = &s->sampling,
-        .n_predict = a->n_predict < 0 ? -1 : (int32_t)a->n_predict,
+        .n_predict = a->n_predict < 0 ? -1 : (int32_t)left_to_make(s),
         .n_draft = free_yet ? 0 : w->run.n_draft,
         .draft_min_p = w->run.draft_min_p,
         .ignore_end = a->ignore_end,
@@ -357,9 +367,47 @@ static size_t gather_items(worker *w) {
     return n;
 }
 
+static bool has_thought_enough(const slot *s) {
+    const int64_t most = s->j->ask.n_think;
+    return most >= 0 && s->v.thinking && s->v.n_thought >= (uint64_t)most;
+}
+
+static mica_status say(slot *s, int32_t id, const mica_logprob *top, mica_error *err) {
+    if (s->j->ask.n_think >= 0) strbuf_put(&s->made, &id, sizeof id);
+    return voice_put(&s->v, id, top, err);
+}
+
+/* The bound of the thinking is reached: its end is written for the model, and it goes on from there. What was
+ * written so far is read again as it stands, so it is a beginning of its own: nothing of it may be shared. */
+static mica_status end_thinking(worker *w, slot *s, mica_error *err) {
+    strbuf text = {0}, all = {0};
+    mica_ids closing = {0};
+    strbuf_printf(&text, "\n%.*s\n\n", (int)s->v.think_end.n, s->v.think_end.p);
+    mica_status st = mica_tokenize(w->model, strbuf_cstr(&text), text.n, true, false, &closing, err);
+    for (size_t i = 0; st == MICA_OK && i < closing.n; i++) {
+        if (s->grammar) mica_grammar_accept(s->grammar, closing.ids[i], NULL);
+        st = say(s, closing.ids[i], NULL, err);
+    }
+    strbuf_put(&all, s->j->prompt.ids, s->j->prompt.n * sizeof(int32_t));
+    strbuf_put(&all, s->made.p, s->made.n);
+    if (st == MICA_OK && all.failed) st = fail(err, MICA_E_NOMEM, "thinking: out of memory");
+    const mica_begin_options opt = {.no_cache = true, .reuse_generated = true};
+    if (st == MICA_OK)
+        st = mica_session_begin(s->s, (const int32_t *)(const void *)all.p, all.n / sizeof(int32_t), &opt,
+                                NULL, err);
+    s->reading = true;
+    s->n_before = s->made.n / sizeof(int32_t);
+    mica_ids_free(&closing);
+    strbuf_fini(&text);
+    strbuf_fini(&all);
+    return st;
+}
+
 static mica_status speak(worker *w, slot *s, const mica_step_item *it, mica_error *err) {
-    for (uint32_t i = 0; i < it->n_id && !s->v.over; i++)
-        TRY(voice_put(&s->v, it->ids[i], it->top ? it->top + i * (1 + it->n_top) : NULL, err));
+    for (uint32_t i = 0; i < it->n_id && !s->v.over && !has_thought_enough(s); i++)
+        TRY(say(s, it->ids[i], it->top ? it->top + i * (1 + it->n_top) : NULL, err));
+    if (has_thought_enough(s) && s->v.think_end.n > 0 && it->finish == MICA_FINISH_NONE)
+        TRY(end_thinking(w, s, err));
     if (it->n_drafted > 0) metrics_draft(w->opt.metrics, it->n_drafted, it->n_accepted);
     s->n_drafted += it->n_drafted;
     s->n_accepted += it->n_accepted;
@@ -368,7 +416,7 @@ static mica_status speak(worker *w, slot *s, const mica_step_item *it, mica_erro
 
 static void tell_progress(slot *s) {
     const size_t n = s->j->prompt.n - mica_session_pending(s->s);
-    if (s->j->ask.progress)
+    if (s->j->ask.progress && s->first_ns == 0)
         flow_put(&s->j->flow, &(event){.kind = EVENT_PROGRESS, .choice = s->choice, .number = (int64_t)n});
 }
 
@@ -379,8 +427,10 @@ static void take_in(worker *w, slot *s, const mica_step_item *it) {
     if (s->reading) tell_progress(s);
     if (s->reading && mica_session_pending(s->s) == 0) {
         s->reading = false;
-        s->first_ns = clock_ns();
-        metrics_first(w->opt.metrics, (double)(s->first_ns - s->j->begun_ns) * 1e-9);
+        if (s->first_ns == 0) {
+            s->first_ns = clock_ns();
+            metrics_first(w->opt.metrics, (double)(s->first_ns - s->j->begun_ns) * 1e-9);
+        }
     }
     if (st == MICA_OK) st = speak(w, s, it, &err);
     if (st != MICA_OK)
@@ -418,7 +468,7 @@ static void publish(worker *w) {
         l->reading = s->reading;
         l->n_prompt = s->j->prompt.n;
         l->n_cached = s->reuse.n_cached;
-        l->n_read = s->j->prompt.n - mica_session_pending(s->s);
+        l->n_read = s->n_before ? s->j->prompt.n : s->j->prompt.n - mica_session_pending(s->s);
         l->n_made = s->v.n_made;
         l->n_predict = s->j->ask.n_predict;
     }
@@ -511,7 +561,10 @@ static void tidy_up(worker *w) {
         job_drop(e.job);
     }
     pthread_mutex_unlock(&w->lock);
-    for (size_t i = 0; w->slots && i < w->n_slot; i++) mica_session_free(w->slots[i].s);
+    for (size_t i = 0; w->slots && i < w->n_slot; i++) {
+        mica_session_free(w->slots[i].s);
+        strbuf_fini(&w->slots[i].made);
+    }
     mem_free(w->slots);
     mem_free(w->items);
     mem_free(w->at_work);

@@ -112,6 +112,31 @@ def thinking(t):
 
 
 @case
+def thinking_budget(t):
+    """Thinking ends at its bound, the answer follows; the same request gives the same answer."""
+    s = t.server
+    body = {**PLAIN, "enable_thinking": True, "max_tokens": 60}
+    free = s.chat(body).json()
+    for n in (3, 6):
+        v = s.chat({**body, "reasoning_budget": n}).json()
+        m = v["choices"][0]["message"]
+        need(
+            free["choices"][0]["message"]["reasoning_content"].startswith(m["reasoning_content"].strip()),
+            f"{m}",
+        )
+        thought = v["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        need(n <= thought <= n + 2, f"{thought} tokens of thinking")
+        need(m["content"] and v["choices"][0]["finish_reason"] == "stop", f"{v}")
+        again = s.chat({**body, "reasoning_budget": n, "stream": True}).events()
+        got = "".join(e["choices"][0]["delta"].get("content") or "" for _, e in again[:-1])
+        need(got == m["content"], f"{got!r} instead of {m['content']!r}")
+    m = s.chat({**body, "reasoning_budget": 0}).json()["choices"][0]["message"]
+    need("reasoning_content" not in m and m["content"] == "Nicosia.", f"{m}")
+    v = s.chat({**body, "reasoning_budget": 3, "max_tokens": 4}).json()
+    need(v["choices"][0]["finish_reason"] == "length", f"{v}")
+
+
+@case
 def efforts(t):
     """[17] Every effort that clients send is taken, nonsense is a 400 that names the field."""
     s = t.server
