@@ -120,9 +120,9 @@ def main():
                 need(load.n > n, f"only {load.n} answers")
                 need(grown < 0.05, f"memory grew by {grown:.1%} in the second half")
                 print(
-                    f"ok load ({n} clients, {seconds:.0f} s: {load.n} answers, {load.n_cancel} cancelled, first "
-                    f"token "
-                    f"p50 {q[50]:.0f} p90 {q[90]:.0f} p99 {q[99]:.0f} ms, memory {max(memory) >> 20} MiB, "
+                    f"ok load ({n} clients, {seconds:.0f} s: {load.n} answers, {load.n_cancel} cancelled, "
+                    f"first token p50 {q[50]:.0f} p90 {q[90]:.0f} p99 {q[99]:.0f} ms, "
+                    f"memory {max(memory) >> 20} MiB, "
                     f"{grown:+.1%} in the second half)"
                 )
     except (Failed, OSError) as why:
