@@ -34,7 +34,10 @@ export class ChatView {
         this.scroller.addEventListener("wheel", (event) => event.deltaY < 0 && this.#hold(), {
             passive: true,
         });
-        new ResizeObserver(() => this.#follow && this.scrollToEnd()).observe(this.list);
+        new ResizeObserver(() => {
+            this.scrollToEnd();
+            this.toEnd.hidden = this.#atEnd();
+        }).observe(this.list);
     }
 
     /** Shows a conversation from scratch, or only what differs when it is the one that is shown. */

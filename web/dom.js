@@ -1,6 +1,7 @@
 /* Elements, made without any HTML text: the page's content-security policy forbids innerHTML altogether. */
 
 const SVG = "http://www.w3.org/2000/svg";
+const MATHML = "http://www.w3.org/1998/Math/MathML";
 
 /** An element. props: attributes by name; `class`, `text`, `on: {event: handler}`, `props: {property:
  *  value}`. A false, null or undefined attribute is left out, true is an empty one. Children: nodes, strings,
@@ -12,6 +13,11 @@ export function h(tag, props = {}, ...kids) {
 /** The same in SVG. */
 export function svg(tag, props = {}, ...kids) {
     return fill(document.createElementNS(SVG, tag), props, kids);
+}
+
+/** The same in MathML. */
+export function math(tag, props = {}, ...kids) {
+    return fill(document.createElementNS(MATHML, tag), props, kids);
 }
 
 function fill(element, props, kids) {

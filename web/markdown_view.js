@@ -4,7 +4,8 @@
  * rewrites the text of a code block that grows: a selection, a scrolled code block and a focused button
  * survive. */
 
-import { h, copyButton, icon, refill } from "./dom.js";
+import { copyButton, h, icon, math, refill } from "./dom.js";
+import { formulaTree } from "./formula.js";
 import { highlight, knowsLanguage } from "./highlight.js";
 import { parseMarkdown } from "./markdown.js";
 
@@ -48,7 +49,7 @@ function blockElement(block) {
         case "code":
             return codeView(block).element;
         case "math":
-            return h("pre", { class: "math", text: block.text });
+            return formula(block.text, true) ?? h("pre", { class: "math", text: block.text });
         case "quote":
             return h("blockquote", {}, block.blocks.map(blockElement));
         case "rule":
@@ -60,6 +61,18 @@ function blockElement(block) {
         default:
             return h("p", {}, inline(block.inline));
     }
+}
+
+/** A formula that the browser draws, or null: its source is shown then. The source is also what is copied. */
+function formula(source, display) {
+    const tree = formulaTree(source, display);
+    if (!tree) return null;
+    const drawn = h("span", { class: display ? "formula display" : "formula", title: source }, build(tree));
+    return display ? h("div", { class: "formula-frame", tabindex: "0" }, drawn) : drawn;
+}
+
+function build({ tag, text, kids, attributes }) {
+    return math(tag, attributes ?? {}, text ?? kids.map(build));
 }
 
 function listElement(block) {
@@ -157,7 +170,7 @@ function inline(parts) {
             case "code":
                 return h("code", { text: part.text });
             case "math":
-                return h("span", { class: "math", text: part.text });
+                return formula(part.text, part.display) ?? h("span", { class: "math", text: part.text });
             case "break":
                 return h("br");
             case "em":

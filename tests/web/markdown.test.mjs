@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { parseMarkdown } from "../../web/markdown.js";
 import { parseInline, safeHref } from "../../web/markdown_inline.js";
+import { formulaTree } from "../../web/formula.js";
 import { highlight } from "../../web/highlight.js";
 
 /** A short way to write a tree: em(..) as <em>..</em>. Only for reading in a test. */
@@ -263,7 +264,14 @@ test("texts made to hurt come to an end", { timeout: 120000 }, () => {
         const blocks = parseMarkdown(text);
         // The depth of the tree is walked as the view walks it.
         assert.ok(JSON.stringify(blocks).length > 0, name);
-        assert.equal(blocks.map((b) => b.source).join("\n").trim().length > 0, true, name);
+        assert.equal(
+            blocks
+                .map((b) => b.source)
+                .join("\n")
+                .trim().length > 0,
+            true,
+            name,
+        );
     }
 });
 
@@ -314,6 +322,94 @@ test("random texts: nothing throws, no character of a plain word is lost", () =>
         assert.ok(got.length <= want.length, text);
         // What may hide a word: the address of a link, the info line of a fence, a cell beyond the header's.
         if (!/\]\(|```|~~~|\|/.test(text)) assert.deepEqual(got, want, JSON.stringify(text));
+    }
+});
+
+/** A formula in short: tag(kids), or the text of a leaf. */
+function formula(source) {
+    const short = (n) => (n.text !== undefined ? n.text : `${n.tag}(${n.kids.map(short).join(" ")})`);
+    const tree = formulaTree(source);
+    return tree && short(tree).replace(/^math\((.*)\)$/, "$1");
+}
+
+test("formulas become what a browser draws", () => {
+    const cases = {
+        "a^2+b_{ij}": "mrow(msup(a 2) + msub(b mrow(i j)))",
+        "x_i^2": "msubsup(x i 2)",
+        "f''(x)": "mrow(msup(f ′′) ( x ))",
+        "\\frac{-b \\pm \\sqrt{b^2-4ac}}{2a}":
+            "mfrac(mrow(− b ± mrow(√ mrow(mrow(msup(b 2) − 4 a c)))) mrow(2 a))",
+        "\\frac12": "mfrac(1 2)",
+        "\\sum_{i=1}^n i": "mrow(munderover(∑ mrow(i = 1) n) i)",
+        "\\int_0^\\infty": "msubsup(∫ 0 ∞)",
+        "\\lim_{x \\to 0} x": "mrow(munder(lim mrow(x → 0)) x)",
+        "\\left(\\frac ab\\right]": "mrow(( mfrac(a b) ])",
+        "\\sqrt[3]{8}": "mrow(msup( 3) √ mrow(8))",
+        "\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}": "mrow(( mtable(mtr(mtd(1) mtd(2)) mtr(mtd(3) mtd(4))) ))",
+        "\\begin{aligned}a&=b\\\\\\end{aligned}": "mrow(mtable(mtr(mtd(a) mtd(mrow(= b)))))",
+        "\\text{if } x": "mrow(if  x)",
+        "\\mathbb{R}^n \\mathcal{L}": "mrow(msup(ℝ n) ℒ)",
+        "\\{1, 50\\%\\}": "mrow({ 1 , 50 % })",
+        "\\hat{y} \\vec v": "mrow(mover(y ^) mover(v →))",
+        "\\not= \\alpha": "mrow(=\u0338 α)",
+    };
+    for (const [source, want] of Object.entries(cases)) assert.equal(formula(source), want, source);
+});
+
+test("a formula that is not understood is left alone", () => {
+    const bad = [
+        "\\foo",
+        "x^",
+        "{",
+        "}",
+        "a^b^c",
+        "\\left(x",
+        "\\begin{x}a\\end{x}",
+        "\\begin{matrix}a",
+        "\\frac{1}",
+        "a & b",
+        "$",
+        "#",
+    ];
+    for (const source of bad) assert.equal(formulaTree(source), null, source);
+    for (const name of ["constructor", "toString", "valueOf", "hasOwnProperty"]) {
+        for (const source of [`\\${name}`, `\\begin{${name}}a\\end{${name}}`, `\\mathbb{${name}}`]) {
+            assert.equal(formulaTree(source), null, source);
+        }
+    }
+    assert.equal(formulaTree("{".repeat(60) + "x" + "}".repeat(60)), null);
+    assert.equal(formulaTree("x".repeat(5000)), null);
+    assert.ok(formulaTree("\\sqrt".repeat(700) + "x") !== undefined);
+    let seed = 7;
+    const next = (n) => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
+    const atoms = [
+        "{",
+        "}",
+        "^",
+        "_",
+        "\\frac",
+        "\\left(",
+        "\\right)",
+        "x",
+        "1",
+        " ",
+        "\\sum",
+        "&",
+        "\\\\",
+        "\\begin{matrix}",
+        "\\end{matrix}",
+        "\\text{a}",
+        "'",
+        "\\sqrt",
+        "[",
+        "]",
+        "\\hat",
+        "\\",
+    ];
+    for (let round = 0; round < 5000; round++) {
+        let source = "";
+        for (let i = next(25); i > 0; i--) source += atoms[next(atoms.length)];
+        formulaTree(source);
     }
 });
 

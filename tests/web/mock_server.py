@@ -48,6 +48,11 @@ def fib(n: int) -> int:
 
 The formula \\(a^2 + b^2 = c^2\\) stays; <script>alert(1)</script> and <img src=x onerror=alert(2)> are text.
 
+\\[ x = \\frac{-b \\pm \\sqrt{b^2 - 4ac}}{2a}, \\qquad
+\\sum_{i=1}^{n} i = \\begin{cases} 0 & n < 1 \\\\ \\frac{n(n+1)}{2} & \\text{else} \\end{cases} \\]
+
+And $\\unknown{x}$ stays as it was.
+
 - [x] done
 - [ ] open
 
