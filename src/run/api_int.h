@@ -3,6 +3,7 @@
 #define MICA_API_INT_H
 
 #include "mica.h"
+#include "run/draft_cost.h"
 #include "run/sample.h"
 #include "run/session.h"
 #include "text/chat.h"
@@ -29,6 +30,8 @@ struct mica_model {
     mica_session **slots;        // owned, [n_seq] who has each, NULL: free
     prefix *cache;               // owned; NULL: none
     mica_cache_info cache_count; // lookups and hits
+    draft_cost draft_cost;       // of steps so far
+    uint64_t n_crowd;            // steps of crowds that did not draft
     session **batch;             // owned, [n_seq] of mica_decode_batch
     session_part *parts;         // owned, [n_seq] of a step
     session_draft *draft;        // owned, [n_seq] of a step
@@ -47,8 +50,9 @@ struct mica_session {
     uint32_t slot;
     int32_t next; // with has_next: the token that was chosen last, given out, and is still to be appended
     bool has_next;
-    uint64_t n_made;    // tokens given out since begin
-    mica_finish finish; // of what was begun
+    uint64_t n_made;              // tokens given out since begin
+    double draft_hit, draft_miss; // drafts that agreed, windows that ended early: lately
+    mica_finish finish;           // of what was begun
 };
 
 /* MICA_E_UNSUPPORTED for an id that stands for what only an image or audio encoder could put there. */

@@ -14,6 +14,8 @@ mica_status mica_session_new(mica_session **out, mica_model *m, mica_error *err)
     if (!s) return fail(err, MICA_E_NOMEM, "session: out of memory");
     s->m = m;
     s->slot = slot;
+    s->draft_hit = 2.0; // a guess, soon forgotten
+    s->draft_miss = 1.0;
     mica_status st = session_new(&s->s, m->e, slot, err);
     if (st != MICA_OK) {
         mem_free(s);

@@ -142,9 +142,28 @@ static uint32_t draft_room(const step_work *w) {
     return n > 0 ? (uint32_t)n : 0;
 }
 
+enum { PROBE_EVERY = 64 }; // steps after which a crowd that stopped drafting tries again
+
+/* The most drafts a window: what is asked for when alone; in a crowd what pays, by the costs so far. */
+static uint32_t draft_most(mica_model *m, const step_work *work, size_t n) {
+    uint32_t n_item = 0;
+    double hit = 0.0, miss = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        const mica_session *s = work[i].it->session;
+        if (!s->has_next || s->finish != MICA_FINISH_NONE) continue;
+        n_item++;
+        hit += s->draft_hit;
+        miss += s->draft_miss;
+    }
+    if (n_item < 2) return WINDOW_MAX - 1;
+    uint32_t k = draft_cost_choose(&m->draft_cost, n_item, hit / (hit + miss), WINDOW_MAX - 1);
+    return k == 0 && m->n_crowd++ % PROBE_EVERY == 0 ? 1 : k;
+}
+
 /* Fills the windows of the items that append: the token given out last and drafts after it. */
 static mica_status fill_windows(mica_model *m, step_work *work, size_t n, mica_error *err) {
     size_t n_draft = 0;
+    uint32_t most = draft_most(m, work, n);
     for (size_t i = 0; i < n; i++) {
         step_work *w = &work[i];
         mica_session *s = w->it->session;
@@ -155,8 +174,13 @@ static mica_status fill_windows(mica_model *m, step_work *work, size_t n, mica_e
         w->draft = &m->draft[n_draft++];
         *w->draft = (session_draft){
             .s = s->s, .next = s->next, .n_max = draft_room(w), .pick = pick_draft, .user = w};
+        if (w->draft->n_max > most) w->draft->n_max = most;
     }
+    uint64_t start = clock_ns();
     TRY(session_draft_run(m->draft, n_draft, err));
+    uint32_t n_call = 0;
+    for (size_t i = 0; i < n_draft; i++) n_call = m->draft[i].n > n_call ? m->draft[i].n : n_call;
+    if (n_call > 0) draft_cost_add_call(&m->draft_cost, clock_ms_since(start) / n_call);
     for (size_t i = 0; i < n; i++) {
         step_work *w = &work[i];
         if (!w->draft) continue;
@@ -242,6 +266,7 @@ static mica_status take_window(step_work *w, mica_error *err) {
     s->has_next = st == MICA_OK;
     w->it->n_drafted = w->n_draft;
     w->it->n_accepted = n_keep - 1;
+    if (w->n_draft > 0) draft_cost_seen(&s->draft_hit, &s->draft_miss, w->n_draft, n_keep - 1);
     mica_status kept = session_accept(s->s, n_keep, st == MICA_OK ? err : NULL);
     return st == MICA_OK ? kept : st;
 }
@@ -281,6 +306,12 @@ static mica_status check_items(const mica_step_item *items, size_t n, mica_error
     return MICA_OK;
 }
 
+static void add_cost(mica_model *m, size_t n_part, double ms) {
+    uint32_t n_row = 0;
+    for (size_t i = 0; i < n_part; i++) n_row += m->parts[i].n;
+    draft_cost_add_step(&m->draft_cost, n_row, ms);
+}
+
 mica_status mica_step(mica_step_item *items, size_t n, mica_error *err) {
     if (n == 0) return MICA_OK;
     TRY(check_items(items, n, err));
@@ -289,7 +320,9 @@ mica_status mica_step(mica_step_item *items, size_t n, mica_error *err) {
     for (size_t i = 0; i < n; i++) open_item(&m->work[i], &items[i]);
     mica_status st = fill_windows(m, m->work, n, &why);
     size_t n_part = st == MICA_OK ? fill_parts(m, m->work, n) : 0;
+    uint64_t start = clock_ns();
     if (n_part > 0) st = session_step(m->parts, n_part, &why);
+    if (n_part > 0 && m->parts[0].ids) add_cost(m, n_part, clock_ms_since(start)); // no prompt is in it
     for (size_t i = 0; i < n; i++) {
         step_work *w = &m->work[i];
         if (st != MICA_OK && (w->n_row > 0 || w->draft)) {

@@ -293,6 +293,68 @@ static uint32_t node_at(const prefix *p, uint32_t i, size_t n) {
     return i;
 }
 
+/* ---- texts that differ in a few tokens alone ---- */
+
+enum { NOISE_MAX = 64, NOISE_PROOF = 32 }; // tokens that may differ; tokens that must agree after them
+
+/* Reads on in an older text: the tokens of a node, then of the child of each that was used last. */
+typedef struct old_text {
+    const prefix *p;
+    uint32_t node, at;
+} old_text;
+
+static bool old_next(old_text *t, int32_t *id) {
+    while (t->node != PREFIX_NONE && t->at == t->p->nodes[t->node].n_tok) {
+        uint32_t best = t->p->nodes[t->node].child;
+        for (uint32_t i = best; i != PREFIX_NONE; i = t->p->nodes[i].next) {
+            if (t->p->nodes[i].used > t->p->nodes[best].used) best = i;
+        }
+        t->node = best;
+        t->at = 0;
+    }
+    if (t->node == PREFIX_NONE) return false;
+    *id = tokens_of(t->p, t->node)[t->at++];
+    return true;
+}
+
+/* Where the text goes on as an older one does after the two part at `reach`: fills noise_at, n_noise and
+ * n_after. `from` stands in the older text where they part. */
+static void find_noise(old_text from, const int32_t *ids, size_t n, size_t reach, prefix_match *out) {
+    int32_t old[NOISE_MAX + NOISE_PROOF];
+    uint32_t n_old = 0;
+    old_text t = from;
+    while (n_old < NOISE_MAX + NOISE_PROOF && old_next(&t, &old[n_old])) n_old++;
+    for (uint32_t sum = 1; sum <= 2 * NOISE_MAX; sum++) {
+        for (uint32_t mine = sum > NOISE_MAX ? sum - NOISE_MAX : 0; mine <= sum && mine <= NOISE_MAX;
+             mine++) {
+            uint32_t other = sum - mine;
+            if (reach + mine + NOISE_PROOF > n || other + NOISE_PROOF > n_old) continue;
+            const int32_t *rest = ids + reach + mine;
+            if (common(rest, old + other, NOISE_PROOF) < NOISE_PROOF) continue;
+            int32_t id;
+            for (t = from; other > 0; other--) old_next(&t, &id);
+            out->noise_at = reach;
+            out->n_noise = mine;
+            while (reach + mine + out->n_after < n && old_next(&t, &id) && rest[out->n_after] == id)
+                out->n_after++;
+            return;
+        }
+    }
+}
+
+/* The older text to compare with: the child used last of the node that the text reached, if it parts there.
+ */
+static void look_for_noise(const prefix *p, const int32_t *ids, size_t n, size_t reach, prefix_match *out) {
+    uint32_t at = out->page, n_same = (uint32_t)(reach - (size_t)prefix_pages(p, at) * KV_PAGE),
+             best = PREFIX_NONE;
+    for (uint32_t i = p->nodes[at].child; i != PREFIX_NONE; i = p->nodes[i].next) {
+        bool along =
+            common(tokens_of(p, i), ids + reach - n_same, n_same) == n_same && p->nodes[i].n_tok > n_same;
+        if (along && (best == PREFIX_NONE || p->nodes[i].used > p->nodes[best].used)) best = i;
+    }
+    if (best != PREFIX_NONE) find_noise((old_text){p, best, n_same}, ids, n, reach, out);
+}
+
 static void load_path(prefix *p, const int32_t *ids, size_t n, prefix_match *out);
 
 void prefix_find(prefix *p, const int32_t *ids, size_t n, prefix_match *out) {
@@ -312,6 +374,7 @@ void prefix_find(prefix *p, const int32_t *ids, size_t n, prefix_match *out) {
         if (n_same == KV_PAGE) at = i;
     }
     out->page = at;
+    if (n - reach > NOISE_PROOF) look_for_noise(p, ids, n, reach, out);
     if (state) {
         if (out->snap != PREFIX_NONE) p->snaps[out->snap].used = p->clock;
         return;

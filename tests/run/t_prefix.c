@@ -8,6 +8,8 @@
 #include "mica_tools.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { N_CTX = 1024, N_SEQ = 3, LONGEST = 600, N_OLD = 12, N_ROUND = 14 };
@@ -17,7 +19,8 @@ static temp_dir g_dir;
 /* Random weights, small and fast; the fixtures' trained models read the texts of people further down. */
 static int make_models(void **state) {
     (void)state;
-    static const char *const preset[] = {"tiny-llama-moe", "tiny-qwen35", "tiny-gemma4", "tiny-gemma4-e"};
+    static const char *const preset[] = {"tiny-llama-moe", "tiny-qwen35", "tiny-gemma4", "tiny-gemma4-e",
+                                         "tiny-flash-next"};
     temp_dir_make(&g_dir);
     for (size_t i = 0; i < sizeof preset / sizeof *preset; i++) {
         mica_synth_options o = {.preset = preset[i], .quant = "q8_0", .mtp = i == 1};
@@ -140,6 +143,7 @@ static void test_histories_of_attention_models(void **state) {
 static void test_histories_of_hybrids(void **state) {
     (void)state;
     random_histories("tiny-qwen35", 1280 << 10, NULL, MICA_KV_I8);
+    random_histories("tiny-flash-next", 64 << 20, NULL, MICA_KV_F16); // keys of blocks, n-gram rows
 }
 
 static void test_histories_of_sliding_windows(void **state) {
@@ -155,12 +159,219 @@ static void test_histories_through_the_disk(void **state) {
     random_histories("tiny-gemma4", 1 << 20, dir, MICA_KV_F16);
 }
 
+/* ---- what clients do ---- */
+
+/* A conversation's ids: a long system prompt that begins with `head`, then `rest` (JSON, after a comma). */
+static mica_ids chat(const mica_model *m, const char *head, const char *rest) {
+    static char json[8192], body[4096];
+    mica_ids ids;
+    mica_error err;
+    size_t n = 0;
+    for (int i = 0; i < 36; i++)
+        n +=
+            (size_t)snprintf(body + n, sizeof body - n, "Rule %d: answer what is asked, in plain words. ", i);
+    snprintf(json, sizeof json, "[{\"role\":\"system\",\"content\":\"%s%s\"},%s]", head, body, rest);
+    CHECK_OK(mica_encode_chat(m, json, NULL, &ids, NULL, &err));
+    return ids;
+}
+
+static size_t shared_tokens(const mica_ids *a, const mica_ids *b) {
+    size_t k = 0;
+    while (k < a->n && k < b->n && a->ids[k] == b->ids[k]) k++;
+    return k;
+}
+
+/* The conversation is read by a session that has not seen it; all that it shares with `before` must come from
+ * the cache, or, where state cannot be cut, what lies before the turn that differs. */
+static mica_reuse expect_reuse(mica_session *s, const mica_ids *now, const mica_ids *before, bool hybrid) {
+    mica_reuse r = read_prompt(s, now->ids, now->n, 100);
+    size_t most = shared_tokens(now, before), least = hybrid ? most - 40 : most;
+    if (most == now->n && !hybrid) least--; // the last is read for its logits, where they are not kept
+    if (r.n_cached < least || r.n_cached > most)
+        print_error("%zu tokens, %zu shared: %zu cached\n", now->n, most, r.n_cached);
+    CHECK(r.n_cached >= least && r.n_cached <= most);
+    return r;
+}
+
+static const char g_ask[] = "{\"role\":\"user\",\"content\":\"What is the capital of Norland?\"}",
+                  g_edit[] = "{\"role\":\"user\",\"content\":\"Which river runs through Norland?\"}",
+                  g_next[] = "{\"role\":\"user\",\"content\":\"What is the capital of Norland?\"},"
+                             "{\"role\":\"assistant\",\"content\":\"Aldenburg.\",\"reasoning_content\":"
+                             "\"The user asks for a capital; a long thought that templates drop.\"},"
+                             "{\"role\":\"user\",\"content\":\"And the river?\"}";
+
+static void check_clients(const char *name, bool hybrid) {
+    mica_error err;
+    temp_dir dir;
+    temp_dir_make(&dir);
+    mica_model *m = load(name, 64 << 20, dir.path, MICA_KV_F16), *plain = load(name, 0, NULL, MICA_KV_F16);
+    mica_session *s[N_SEQ], *fresh;
+    mica_model_info info;
+    mica_model_get_info(m, &info);
+    CHECK_OK(mica_session_new(&fresh, plain, &err));
+    for (int q = 0; q < N_SEQ; q++) CHECK_OK(mica_session_new(&s[q], m, &err));
+    mica_ids ask = chat(m, "", g_ask), edit = chat(m, "", g_edit), next = chat(m, "", g_next);
+    CHECK(shared_tokens(&ask, &edit) > 200 && shared_tokens(&ask, &next) > 200);
+    CHECK(read_prompt(s[0], ask.ids, ask.n, 100).n_cached == 0);
+    CHECK(expect_reuse(s[1], &edit, &ask, hybrid).n_own == 0);          // an edited last message
+    CHECK(expect_reuse(s[2], &next, &ask, hybrid).n_own == 0);          // a turn whose thinking is dropped
+    CHECK(expect_reuse(s[1], &ask, &ask, false).n_cached >= ask.n - 1); // the same again: all of it
+    read_prompt(fresh, next.ids, next.n, 100);
+    expect_equal(s[2], fresh, info.n_vocab, name);
+    read_prompt(fresh, ask.ids, ask.n, 100);
+    expect_equal(s[1], fresh, info.n_vocab, name);
+    /* A fork: two texts go on from one side by side. */
+    mica_step_item it[2] = {{.session = s[0], .n_prompt = 30, .n_predict = 5, .ignore_end = true},
+                            {.session = s[1], .n_prompt = 30, .n_predict = 5, .ignore_end = true}};
+    mica_ids left = chat(m, "", g_next), right = chat(m, "", g_edit);
+    CHECK_OK(mica_session_begin(s[0], left.ids, left.n, NULL, NULL, &err));
+    CHECK_OK(mica_session_begin(s[1], right.ids, right.n, NULL, NULL, &err));
+    while (it[0].finish == MICA_FINISH_NONE || it[1].finish == MICA_FINISH_NONE)
+        CHECK_OK(mica_step(it, 2, &err));
+    CHECK(mica_session_length(s[0]) == left.n + 4 && mica_session_length(s[1]) == right.n + 4);
+    /* A hash that changes with every request: nothing after it can be used, and that is told. */
+    mica_ids one = chat(m, "id abc12; ", g_ask), two = chat(m, "id zqx; ", g_ask);
+    read_prompt(s[0], one.ids, one.n, 100);
+    mica_reuse r = read_prompt(s[2], two.ids, two.n, 100);
+    size_t parts = shared_tokens(&one, &two);
+    CHECK(r.n_cached <= parts && r.noise_at == parts && r.n_noise > 0 && r.n_noise < 16);
+    CHECK(r.n_after == two.n - parts - r.n_noise);
+    for (int q = 0; q < N_SEQ; q++) mica_session_free(s[q]);
+    mica_model_free(m);
+    /* After a restart the disk knows them. */
+    m = load(name, 64 << 20, dir.path, MICA_KV_F16);
+    CHECK_OK(mica_session_new(&s[0], m, &err));
+    r = expect_reuse(s[0], &edit, &edit, false);
+    CHECK(r.n_disk == r.n_cached && r.n_disk >= edit.n - 1);
+    read_prompt(fresh, edit.ids, edit.n, 100);
+    expect_equal(s[0], fresh, info.n_vocab, name);
+    mica_session_free(s[0]);
+    mica_session_free(fresh);
+    mica_model_free(m);
+    mica_model_free(plain);
+    mica_ids *all[] = {&ask, &edit, &next, &left, &right, &one, &two};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) mica_ids_free(all[i]);
+    temp_dir_drop(&dir);
+}
+
+static void test_clients_of_an_attention_model(void **state) {
+    (void)state;
+    check_clients("llama.q4_k_m", false);
+}
+
+static void test_clients_of_a_hybrid(void **state) {
+    (void)state;
+    check_clients("qwen3_5.q4_k_m", true);
+}
+
+static void test_clients_of_sliding_windows(void **state) {
+    (void)state;
+    check_clients("gemma4.q4_k_m", false);
+}
+
+/* ---- a disk that fails ---- */
+
+static int g_lines;
+
+static void count_lines(void *user, log_level level, const char *line) {
+    (void)user, (void)level;
+    g_lines += strstr(line, "cache:") != NULL;
+}
+
+/* Reads a text in a model with this state folder; how much of it came from disk. */
+static size_t read_with(const char *dir, uint64_t disk_bytes, const int32_t *ids, size_t n) {
+    mica_error err;
+    char path[512];
+    mica_model *m;
+    mica_session *s;
+    snprintf(path, sizeof path, "%s/tiny-qwen35.gguf", g_dir.path);
+    mica_load_options o = {
+        .path = path, .n_ctx = N_CTX, .n_ubatch = 128, .n_thread = 1, .cache_bytes = 16 << 20};
+    o.state_dir = dir;
+    o.disk_bytes = disk_bytes;
+    CHECK_OK(mica_model_load(&m, &o, &err));
+    CHECK_OK(mica_session_new(&s, m, &err));
+    mica_reuse r = read_prompt(s, ids, n, 128);
+    mica_session_free(s);
+    while (mica_model_idle(m)) {
+    }
+    mica_model_free(m);
+    return r.n_disk;
+}
+
+/* Changes one byte of every piece, at a place that differs from piece to piece. */
+static int damage_piece(const char *path, const struct stat *sb, int flag, struct FTW *ftw) {
+    static unsigned turn;
+    (void)flag, (void)ftw;
+    size_t n = strlen(path);
+    if (n < 6 || strcmp(path + n - 6, ".piece") != 0) return 0;
+    int fd = open(path, O_RDWR);
+    off_t at = (off_t)(turn++ * 40503u % (unsigned)sb->st_size);
+    char c;
+    CHECK(pread(fd, &c, 1, at) == 1);
+    c ^= 0x20;
+    CHECK(pwrite(fd, &c, 1, at) == 1);
+    close(fd);
+    return 0;
+}
+
+static void test_damaged_files_are_a_miss(void **state) {
+    (void)state;
+    int32_t ids[500];
+    char index[1100];
+    uint64_t seed = 12;
+    const char *dir = temp_dir_at(&g_dir, "damaged");
+    for (int i = 0; i < 500; i++) ids[i] = (int32_t)(test_rand(&seed) % 500);
+    log_set_sink(count_lines, NULL);
+    CHECK(read_with(dir, 0, ids, 500) == 0);
+    CHECK(read_with(dir, 0, ids, 500) == 500);
+    CHECK(nftw(dir, damage_piece, 16, FTW_PHYS) == 0);
+    g_lines = 0;
+    CHECK(read_with(dir, 0, ids, 500) == 0 && g_lines == 1); // told once: the first page ends the search
+    CHECK(read_with(dir, 0, ids, 500) == 500);               // and written anew
+    snprintf(index, sizeof index, "%s/prefix/index.db", dir);
+    int fd = open(index, O_WRONLY | O_TRUNC);
+    CHECK(fd >= 0 && write(fd, "no database at all", 18) == 18);
+    close(fd);
+    g_lines = 0;
+    CHECK(read_with(dir, 0, ids, 500) == 0 && g_lines == 1);
+    CHECK(read_with(dir, 0, ids, 500) == 500);
+    log_set_sink(NULL, NULL);
+}
+
+static void test_a_disk_without_room(void **state) {
+    (void)state;
+    int32_t ids[500];
+    struct rlimit was, little = {.rlim_cur = 100 << 10};
+    uint64_t seed = 13;
+    const char *dir = temp_dir_at(&g_dir, "full"), *file = temp_dir_at(&g_dir, "tiny-gemma4.gguf");
+    for (int i = 0; i < 500; i++) ids[i] = (int32_t)(test_rand(&seed) % 500);
+    log_set_sink(count_lines, NULL);
+    g_lines = 0;
+    CHECK(getrlimit(RLIMIT_FSIZE, &was) == 0);
+    little.rlim_max = was.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0);
+    CHECK(read_with(dir, 0, ids, 500) == 0);
+    CHECK(setrlimit(RLIMIT_FSIZE, &was) == 0);
+    CHECK(g_lines == 1); // one line, however many pieces did not fit
+    CHECK(read_with(dir, 1, ids, 500) == 0 && read_with(dir, 1, ids, 500) == 0); // a cap below every piece
+    g_lines = 0;
+    CHECK(read_with(file, 0, ids, 500) == 0 && g_lines >= 1); // no folder can be there
+    log_set_sink(NULL, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histories_of_attention_models),
         cmocka_unit_test(test_histories_of_hybrids),
         cmocka_unit_test(test_histories_of_sliding_windows),
         cmocka_unit_test(test_histories_through_the_disk),
+        cmocka_unit_test(test_clients_of_an_attention_model),
+        cmocka_unit_test(test_clients_of_a_hybrid),
+        cmocka_unit_test(test_clients_of_sliding_windows),
+        cmocka_unit_test(test_damaged_files_are_a_miss),
+        cmocka_unit_test(test_a_disk_without_room),
     };
     return cmocka_run_group_tests(tests, make_models, drop_models);
 }
