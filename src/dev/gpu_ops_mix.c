@@ -33,14 +33,16 @@ mica_status gpu_op_attn(dev *d, const attn_args *a, mica_error *err) {
     uint32_t n_group = gpu_ceil(a->n_head / a->n_head_kv, ATTN_HEADS) * a->n_head_kv;
     uint32_t n_part = gpu_ceil(g->n_kv, KV_PAGE);
     if (a->window && a->window / KV_PAGE + 2 < n_part) n_part = a->window / KV_PAGE + 2;
-    attn_job j = {*a, g->scratch, n_part};
+    attn_job j = {*a, g->scratch, n_part, gpu_bad(g, GPU_BAD_ATTN)};
+    bool apart = a->want_q && a->d_v % 32 != 0; // heads share blocks of activations
+    if (apart) j.a.want_q = 0;
     if (attn_by_parts(g, a, n_group, n_part)) {
         TRY(GPU_GO(g, attn_part, ((gpu_dims){n_part, n_group, a->n_row}), ATTN_THREADS, &j));
         TRY(GPU_GO(g, attn_join, ((gpu_dims){a->n_head, a->n_row, 1}), JOIN_THREADS, &j));
     } else {
         TRY(GPU_GO(g, attn_rows, ((gpu_dims){n_group, a->n_row, 1}), ATTN_THREADS, &j));
     }
-    return a->want_q ? gpu_quantise(g, &a->o, a->n_row, a->n_head * a->d_v, GPU_BAD_ATTN, err) : MICA_OK;
+    return apart ? gpu_quantise(g, &a->o, a->n_row, a->n_head * a->d_v, GPU_BAD_ATTN, err) : MICA_OK;
 }
 
 /* ---- recurrent mixers ---- */

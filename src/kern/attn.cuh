@@ -33,7 +33,9 @@ typedef struct attn_place {
 
 /* Shared memory. */
 typedef struct attn_room {
-    float *q, *p, *pv, *o;    // [ATTN_HEADS][d_k], [ATTN_HEADS][KV_PAGE] twice, [ATTN_HEADS][d_v]
+    float *q;                 // [ATTN_HEADS][ATTN_DIM_MAX]
+    float *p, *pv;            // [ATTN_HEADS][KV_PAGE]; [KV_PAGE][ATTN_HEADS]
+    float *o;                 // [ATTN_HEADS][d_v]
     float *m, *l, *top, *sum; // [ATTN_HEADS]: of the block, and of all so far
 } attn_room;
 
@@ -103,24 +105,44 @@ DEV void attn_load_query(const attn_args *a, const attn_place *p, const attn_roo
     for (u32 h = 0; h < ATTN_HEADS; h++) { // heads beyond the last are it again, and nobody looks
         const u32 ih = p->head0 + u32_min(h, p->n_head - 1);
         const float *q = a->q + (u64)p->row * a->ld_q + (u64)ih * a->head_ld_q;
-        for (u32 i = THREAD; i < a->d_k; i += ATTN_THREADS) s->q[h * a->d_k + i] = q[i];
+        for (u32 i = THREAD; i < a->d_k; i += ATTN_THREADS) s->q[h * ATTN_DIM_MAX + i] = q[i];
     }
 }
 
-/* One value of a key into the partial sums of each head. */
-DEV void attn_dot_add(float part[ATTN_HEADS][8], u32 to, const float *q, u32 ld_q, float k) {
+/* One value of a key into the partial sums of each head; q is where the first head's value is. */
+DEV void attn_dot_add(float part[ATTN_HEADS][8], u32 to, const float *q, float k) {
     UNROLL
-    for (u32 h = 0; h < ATTN_HEADS; h++) part[h][to] = f32_fma(q[h * ld_q], k, part[h][to]);
+    for (u32 h = 0; h < ATTN_HEADS; h++) part[h][to] = f32_fma(q[h * ATTN_DIM_MAX], k, part[h][to]);
+}
+
+/* Eight values of a key, in wide loads, into the partial sums of each head. */
+DEV void attn_dot_add8(float part[ATTN_HEADS][8], const float *q, const float k[8]) {
+    UNROLL
+    for (u32 h = 0; h < ATTN_HEADS; h++) {
+        u32 bits[8];
+        load_16(bits, q + h * ATTN_DIM_MAX);
+        load_16(bits + 4, q + h * ATTN_DIM_MAX + 4);
+        UNROLL
+        for (u32 i = 0; i < 8; i++) part[h][i] = f32_fma(bits_f32(bits[i]), k[i], part[h][i]);
+    }
 }
 
 /* The eight partial sums of one lane for each head. */
 DEV void attn_dot(float part[ATTN_HEADS][8], const attn_args *a, const attn_room *s, u64 vec) {
-    for (u32 i0 = 8 * (LANE % ATTN_KEY_LANES); i0 < a->d_k; i0 += 32) {
+    const u32 d = a->d_k;
+    if (d % 8 == 0) {
+        for (u32 i = 8 * (LANE % ATTN_KEY_LANES); i < d; i += 32) {
+            float k[8];
+            cache_load8(k, a->kv.k, a->kv.type, vec * d + i);
+            attn_dot_add8(part, s->q + i, k);
+        }
+        return;
+    }
+    for (u32 i0 = 8 * (LANE % ATTN_KEY_LANES); i0 < d; i0 += 32) {
         UNROLL
         for (u32 i = 0; i < 8; i++) {
-            if (i0 + i >= a->d_k) continue;
-            const float k = cache_load(a->kv.k, a->kv.type, vec * a->d_k + i0 + i);
-            attn_dot_add(part, i, s->q + i0 + i, a->d_k, k);
+            if (i0 + i >= d) continue;
+            attn_dot_add(part, i, s->q + i0 + i, cache_load(a->kv.k, a->kv.type, vec * d + i0 + i));
         }
     }
 }
@@ -173,21 +195,43 @@ DEV void attn_weights(const attn_args *a, const attn_place *p, const attn_span *
         for (u32 h = 0; h < p->n_head; h++) {
             const float e = exactf_exp(s->p[h * KV_PAGE + j] - s->m[h]);
             s->p[h * KV_PAGE + j] = e;
-            s->pv[h * KV_PAGE + j] = a->kv.type == KV_I8 ? e * scale : e;
+            s->pv[j * ATTN_HEADS + h] = a->kv.type == KV_I8 ? e * scale : e;
         }
     }
 }
 
-/* o of (head, channel) over the span. */
-DEV float attn_channel(const attn_args *a, const attn_place *p, const attn_span *span, const float *pv, u32 c,
-                       i32 page) {
-    float o = 0.0f;
+/* o of the heads [h0, h0 + n) and channel c over the span, n of 1, 2, 4 known to the compiler: a value of the
+ * cache is loaded once for all of them. */
+DEV void attn_channel(const attn_args *a, const attn_place *p, const attn_span *span, const attn_room *s,
+                      u32 i, u32 n) {
+    const u32 h0 = i / a->d_v * n, c = i % a->d_v;
+    const i32 page = cache_page(&a->pages, p->seq, attn_position(span, 0));
     const u64 base = cache_vector(page, a->n_head_kv, p->kv_head, 0);
+    float o[ATTN_HEADS];
+    UNROLL
+    for (u32 h = 0; h < n; h++) o[h] = 0.0f;
     for (u32 j = 0; j < span->n; j++) {
         const u64 vec = base + attn_position(span, j) % KV_PAGE;
-        o = f32_fma(pv[j], cache_load(a->kv.v, a->kv.type, vec * a->d_v + c), o);
+        const float v = cache_load(a->kv.v, a->kv.type, vec * a->d_v + c);
+        UNROLL
+        for (u32 h = 0; h < n; h++) o[h] = f32_fma(s->pv[j * ATTN_HEADS + h0 + h], v, o[h]);
     }
-    return o;
+    UNROLL
+    for (u32 h = 0; h < n; h++) {
+        if (h0 + h < p->n_head) s->o[(h0 + h) * a->d_v + c] = o[h];
+    }
+}
+
+/* o of all heads: as many heads a thread as leave no thread idle. */
+DEV void attn_channels(const attn_args *a, const attn_place *p, const attn_span *span, const attn_room *s) {
+    const u32 d = a->d_v, n_head = p->n_head;
+    if (d > ATTN_THREADS / 2) {
+        for (u32 i = THREAD; i < d; i += ATTN_THREADS) attn_channel(a, p, span, s, i, 4);
+    } else if (d > ATTN_THREADS / 4) {
+        for (u32 i = THREAD; i < (n_head + 1) / 2 * d; i += ATTN_THREADS) attn_channel(a, p, span, s, i, 2);
+    } else {
+        for (u32 i = THREAD; i < n_head * d; i += ATTN_THREADS) attn_channel(a, p, span, s, i, 1);
+    }
 }
 
 /* One block of positions, n > 0: m, l and o in shared memory. The query is there; ends with a barrier. */
@@ -205,8 +249,7 @@ DEV void attn_block(const attn_args *a, const attn_place *p, const attn_span *sp
         for (u32 j = 0; j < span->n; j++) l = l + w[j];
         s->l[THREAD / 32] = l;
     }
-    for (u32 i = THREAD; i < p->n_head * a->d_v; i += ATTN_THREADS)
-        s->o[i] = attn_channel(a, p, span, s->pv + i / a->d_v * KV_PAGE, i % a->d_v, page);
+    attn_channels(a, p, span, s);
     block_sync();
 }
 
@@ -223,12 +266,15 @@ DEV attn_factor attn_factor_of(float run_m, float m) {
     return f;
 }
 
-/* The finished output of (head, channel), i within the place's heads. */
-DEV void attn_finish(const attn_args *a, const attn_place *p, u32 i, float o, float l) {
+/* The finished output of (head, channel), i within the place's heads. With want_q the lanes of 32 channels
+ * come together; a lane that has none comes with on = false. */
+DEV void attn_finish(const attn_job *j, const attn_place *p, u32 i, float o, float l, bool on) {
+    const attn_args *a = &j->a;
     const u32 h = p->head0 + i / a->d_v, c = i % a->d_v;
-    o = o * (1.0f / l);
-    if (a->gate) o = o * exactf_sigmoid(a->gate[(u64)p->row * a->ld_q + (u64)h * a->head_ld_q + c]);
-    a->o.x[(u64)p->row * a->o.ld + (u64)h * a->d_v + c] = o;
+    o = on ? o * (1.0f / l) : 0.0f;
+    if (on && a->gate) o = o * exactf_sigmoid(a->gate[(u64)p->row * a->ld_q + (u64)h * a->head_ld_q + c]);
+    if (on) a->o.x[(u64)p->row * a->o.ld + (u64)h * a->d_v + c] = o;
+    if (a->want_q) act_store(&a->o, p->row, h * a->d_v + c, o, on, &j->bad);
 }
 
 #define ATTN_SHARED(s)                                                                                       \
@@ -271,7 +317,7 @@ KERNEL(attn_part, attn_job, ATTN_THREADS) {
 /* Joins the parts of one row and head.
  *   grid    n_head, n_row; block JOIN_THREADS
  *   shared  none
- *   needs   attn_part before it, the same record
+ *   needs   attn_part before it, the same record; d_v % 32 == 0 when want_q
  *   order   rule 6, blocks left to right */
 KERNEL(attn_join, attn_job, JOIN_THREADS) {
     const attn_args *a = &job.a;
@@ -280,10 +326,12 @@ KERNEL(attn_join, attn_job, JOIN_THREADS) {
     attn_place p;
     p.row = BLOCK_Y;
     p.head0 = BLOCK_X;
-    for (u32 c = THREAD; c < a->d_v; c += JOIN_THREADS) {
+    for (u32 c0 = 0; c0 < a->d_v; c0 += JOIN_THREADS) {
+        const u32 c = c0 + THREAD;
+        const bool on = c < a->d_v;
         float o = 0.0f, m = 0.0f, l = 0.0f;
         bool any = false;
-        for (u32 ib = 0; ib < job.n_part; ib++) {
+        for (u32 ib = 0; on && ib < job.n_part; ib++) {
             const float *b = part + ib * ld;
             if (b[a->d_v + 1] == 0.0f) continue;
             const attn_factor f = attn_factor_of(any ? m : b[a->d_v], b[a->d_v]);
@@ -292,14 +340,14 @@ KERNEL(attn_join, attn_job, JOIN_THREADS) {
             m = f.top;
             any = true;
         }
-        attn_finish(a, &p, c, o, l);
+        attn_finish(&job, &p, c, o, l, on);
     }
 }
 
 /* All blocks of positions of one row and head group.
  *   grid    head groups of all key heads, n_row; block ATTN_THREADS
  *   shared  about 40 KiB
- *   needs   d_k, d_v <= ATTN_DIM_MAX
+ *   needs   d_k, d_v <= ATTN_DIM_MAX; d_v % 32 == 0 when want_q
  *   order   rule 6 */
 KERNEL(attn_rows, attn_job, ATTN_THREADS) {
     ATTN_SHARED(s);
@@ -328,8 +376,11 @@ KERNEL(attn_rows, attn_job, ATTN_THREADS) {
         }
         block_sync();
     }
-    for (u32 i = THREAD; i < p.n_head * a->d_v; i += ATTN_THREADS)
-        attn_finish(a, &p, i, run[i], s.sum[i / a->d_v]);
+    for (u32 i0 = 0; i0 < p.n_head * a->d_v; i0 += ATTN_THREADS) {
+        const u32 i = i0 + THREAD;
+        const bool on = i < p.n_head * a->d_v;
+        attn_finish(&job, &p, i, on ? run[i] : 0.0f, on ? s.sum[i / a->d_v] : 1.0f, on);
+    }
 }
 
 #endif

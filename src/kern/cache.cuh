@@ -20,6 +20,25 @@ DEV float cache_load(const void *p, kv_type type, u64 i) {
     return (float)((const i8 *)p)[i];
 }
 
+/* Values i .. i + 7, i a multiple of 8. */
+DEV void cache_load8(float v[8], const void *p, kv_type type, u64 i) {
+    u32 w[8];
+    if (type == KV_F32) {
+        load_16(w, (const float *)p + i);
+        load_16(w + 4, (const float *)p + i + 4);
+        UNROLL
+        for (u32 k = 0; k < 8; k++) v[k] = bits_f32(w[k]);
+    } else if (type == KV_F16) {
+        load_16(w, (const u16 *)p + i);
+        UNROLL
+        for (u32 k = 0; k < 8; k++) v[k] = f16_to_f32((u16)(w[k / 2] >> 16 * (k % 2) & 0xFFFF));
+    } else {
+        load_words(w, (const i8 *)p + i, 2, 8);
+        UNROLL
+        for (u32 k = 0; k < 8; k++) v[k] = (float)(i8)(w[k / 4] >> 8 * (k % 4) & 255);
+    }
+}
+
 /* Value i of a vector in f32 or f16. */
 DEV void cache_store_float(void *p, kv_type type, u64 i, float x) {
     if (type == KV_F32)

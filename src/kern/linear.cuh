@@ -114,7 +114,7 @@ DEV void token_block(token_acc *t, const quant_block *b, const quant_act *a, u64
     const float d = a->d[at / 32], s0 = b->scale[0] * d, s1 = n_sub == 2 ? b->scale[1] * d : s0;
     UNROLL
     for (u32 g = 0; g < 8; g++)
-        t->acc[g] = f32_fma(g < 4 ? s0 : s1, (float)dot4(b->q[g], x[g], 0), t->acc[g]);
+        t->acc[g] = f32_fma(g < 4 ? s0 : s1, dot_f32(dot4(b->q[g], x[g], DOT_ZERO)), t->acc[g]);
     if (!has_min) return;
     if (n_sub == 1) {
         t->min = f32_fma(b->min[0], a->s[at / 32], t->min);
@@ -146,7 +146,7 @@ DEV float token_tree(const token_acc *t, u32 has_min) {
  *   grid    blocks of rows of every output (linear_job.first), ceil(n_row / nt) or n_pair; block
  * TOKEN_THREADS shared  TOKEN_GROUPS * nt floats needs   n_segment * n_block_row <= TOKEN_GROUPS; experts: nt
  * 1 order   rule 3 */
-#define TOKEN_QUANT(name, n_sub, has_min, nt)                                                                \
+#define TOKEN_QUANT(name, n_sub, has_min, nt, UNROLL_UNITS)                                                  \
     KERNEL(token_##name##_##nt, linear_job, TOKEN_THREADS) {                                                 \
         SHARED(float, part, TOKEN_GROUPS *nt);                                                               \
         const linear_pick o = linear_pick_of(&job);                                                          \
@@ -154,6 +154,7 @@ DEV float token_tree(const token_acc *t, u32 has_min) {
         token_acc t[nt];                                                                                     \
         UNROLL                                                                                               \
         for (u32 i = 0; i < nt; i++) token_acc_clear(&t[i]);                                                 \
+        UNROLL_UNITS                                                                                         \
         for (u32 ib = p.begin / 32 + LANE % ROW_LANES; ib < p.end / 32; ib += ROW_LANES) {                   \
             quant_block b;                                                                                   \
             quant_unpack_##name(&b, p.row, ib);                                                              \
@@ -169,10 +170,11 @@ DEV float token_tree(const token_acc *t, u32 has_min) {
         block_sync();                                                                                        \
         token_store(&job, &o, part, nt);                                                                     \
     }
+// One row alone: two units at a time, so that enough bytes are on their way.
 #define TOKEN_QUANT_ALL(TYPE, name, n_sub, has_min)                                                          \
-    TOKEN_QUANT(name, n_sub, has_min, 1)                                                                     \
-    TOKEN_QUANT(name, n_sub, has_min, 4)                                                                     \
-    TOKEN_QUANT(name, n_sub, has_min, 8)
+    TOKEN_QUANT(name, n_sub, has_min, 1, UNROLL_BY_2)                                                        \
+    TOKEN_QUANT(name, n_sub, has_min, 4, )                                                                   \
+    TOKEN_QUANT(name, n_sub, has_min, 8, )
 QUANT_TYPES(TOKEN_QUANT_ALL)
 #undef TOKEN_QUANT_ALL
 #undef TOKEN_QUANT

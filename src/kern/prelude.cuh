@@ -154,7 +154,7 @@ typedef unsigned long long u64;
 #define TABLE static __device__ const
 #define KERNEL(name, record, threads)                                                                        \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ record job)
-#define SHARED(type, name, n) __shared__ type name[n]
+#define SHARED(type, name, n) __shared__ __attribute__((aligned(16))) type name[n]
 #define THREAD threadIdx.x
 #define BLOCK_X blockIdx.x
 #define BLOCK_Y blockIdx.y
@@ -280,7 +280,7 @@ DEV float lane_get_f32(float v, u32 from) {
 #define KERNEL(name, record, threads)                                                                        \
     extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(64, threads)))                     \
     name(const record job)
-#define SHARED(type, name, n) __shared__ type name[n]
+#define SHARED(type, name, n) __shared__ __attribute__((aligned(16))) type name[n]
 #define THREAD ((u32)__builtin_amdgcn_workitem_id_x())
 #define BLOCK_X ((u32)__builtin_amdgcn_workgroup_id_x())
 #define BLOCK_Y ((u32)__builtin_amdgcn_workgroup_id_y())
@@ -404,6 +404,12 @@ DEV float f32_fma(float a, float b, float c) {
 }
 DEV float f32_abs(float x) {
     return bits_f32(f32_bits(x) & 0x7FFFFFFFu);
+}
+/* Sums of products that begin at DOT_ZERO instead of 0 are, as bits, 1.5 * 2^23 plus the sum: one exact
+ * subtraction makes a float of them, where a conversion takes a slower unit. |sum| < 2^22. */
+#define DOT_ZERO 0x4B400000
+DEV float dot_f32(i32 v) {
+    return bits_f32((u32)v) - 12582912.0f;
 }
 DEV u32 u32_min(u32 a, u32 b) {
     return a < b ? a : b;

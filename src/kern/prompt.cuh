@@ -149,7 +149,7 @@ DEV void prompt_dots(i32 sum[4][4], const prompt_room *s, u32 ib, u32 h, u32 n_w
 DEV void prompt_sub(float acc[4][4], const prompt_room *s, u32 ib, u32 h, u32 n_word, u32 has_min) {
     i32 sum[4][4];
     UNROLL
-    for (u32 n = 0; n < 16; n++) sum[n / 4][n % 4] = 0;
+    for (u32 n = 0; n < 16; n++) sum[n / 4][n % 4] = DOT_ZERO;
     prompt_dots(sum, s, ib, h, n_word);
     const float *scale = s->scale + (2 * ib + h) * PROMPT_TILE, *d = s->d + ib * PROMPT_TILE;
     const float *min = s->min + (2 * ib + h) * PROMPT_TILE, *as = s->s + (2 * ib + h) * PROMPT_TILE;
@@ -157,7 +157,7 @@ DEV void prompt_sub(float acc[4][4], const prompt_room *s, u32 ib, u32 h, u32 n_
     for (u32 n = 0; n < 16; n++) {
         const u32 r = tile_weight(n / 4, n % 4, TILE_MMA), t = tile_act(n / 4, n % 4, TILE_MMA);
         float *o = &acc[n / 4][n % 4];
-        *o = f32_fma(scale[r] * d[t], (float)sum[n / 4][n % 4], *o);
+        *o = f32_fma(scale[r] * d[t], dot_f32(sum[n / 4][n % 4]), *o);
         if (has_min) *o = f32_fma(-min[r], as[t], *o);
     }
 }

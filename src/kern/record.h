@@ -94,6 +94,7 @@ typedef struct attn_job {
     attn_args a;
     float *part;     // [n_row, n_head, n_part, d_v + 2]: o, m, l of each block of positions
     uint32_t n_part; // blocks of positions beside each other
+    bad_note bad;
 } attn_job;
 
 typedef struct delta_job {
