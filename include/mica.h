@@ -71,10 +71,11 @@ typedef struct mica_load_options {
     /* Prefix cache of all sessions (mica_session_begin), part of the plan. 0: none, but for what a recurrent
      * model keeps to go back in its own text. */
     uint64_t cache_bytes;
-    const char *state_dir; // folder for the cache's share on disk and for saved sessions; NULL: neither
-    uint64_t disk_bytes;   // cap on the cache's share on disk; 0: four times cache_bytes
-    uint64_t vram_bytes;   // cap on a card's memory; 0: what it has free, less the reserve
-    uint64_t vram_reserve; // left alone on the card; 0: a 32nd of it, more when a screen is connected
+    const char *state_dir;  // folder for the cache's share on disk and for saved sessions; NULL: neither
+    uint64_t disk_bytes;    // cap on the cache's share on disk; 0: four times cache_bytes
+    uint64_t vram_bytes;    // cap on a card's memory; 0: what it has free, less the reserve
+    uint64_t vram_reserve;  // left alone on the card; 0: a 32nd of it, more when a screen is connected
+    const char *draft_path; // a file of its own with the model's draft block; NULL: none
     bool no_draft;  // leave out the model's own draft block (its memory, and its share of reading a prompt)
     bool exact;     // prompt role without float matrix units (the CPU never uses them)
     bool text_only; // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)

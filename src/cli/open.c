@@ -55,6 +55,7 @@ mica_status open_load_options(mica_load_options *lo, const options *o, const cha
         .n_ubatch = (uint32_t)o->ubatch,
         .kv = (mica_kv_type)o->kv,
         .ram_bytes = o->ram,
+        .draft_path = o->draft_model,
         .no_draft = OPTION_SEEN(o, draft) && o->draft == 0,
         .exact = o->exact,
         .vram_bytes = o->vram,

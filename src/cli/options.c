@@ -77,6 +77,8 @@ static const option_row g_rows[] = {
      .words = "off=0", .hi = 7,
      .help = "most tokens drafted ahead, by the model's own draft block or else by looking back in the text; "
              "off leaves the block out (default: 4 with a draft block, else off)"},
+    {ROW(COMMAND, TEXT, draft_model, COMPUTE | C(PLAN)), .name = "--draft-model", .value = "FILE",
+     .help = "the model's draft block, where it is a file of its own (mtp-*.gguf)"},
     {ROW(COMMAND, REAL, draft_min_p, C(RUN) | C(SERVE)), .name = "--draft-min-p", .value = "P", .hi = 1,
      .help = "a draft ends below this probability of the draft block's (default 0)"},
     {ROW(COMMAND, NUMBERS, n_prompt, C(BENCH)), .name = "--n-prompt", .shorter = "-p", .value = "N,...",

@@ -54,6 +54,7 @@ typedef struct options {
     text_list stop;
     int64_t predict, draft;
     double draft_min_p;
+    const char *draft_model;
     bool ignore_end;
     // sampling; unless seen, the model's own values hold
     double temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;

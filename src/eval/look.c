@@ -144,7 +144,8 @@ mica_status mica_plan(char **json, const mica_load_options *opt, mica_error *err
     TRY(api_engine_config(&c, opt, err));
     TRY(gguf_open(&g, opt->path, err));
     c.g = g;
-    mica_status st = engine_plan(&p, &c, err);
+    mica_status st = opt->draft_path ? model_draft_join(g, opt->draft_path, err) : MICA_OK;
+    if (st == MICA_OK) st = engine_plan(&p, &c, err);
     gguf_close(g);
     return st == MICA_OK ? report_text(json, json_plan(&p), err) : st;
 }

@@ -77,6 +77,10 @@ typedef struct draft_step {
 
 typedef struct model model;
 
+/* Adds the draft blocks of a file of their own (same architecture, blocks numbered after g's) to g, before
+ * model_open. MICA_E_ARG: not the draft blocks of this model. g is only fit to be closed after an error. */
+mica_status model_draft_join(gguf_file *g, const char *path, mica_error *err);
+
 mica_status model_open(model **out, const gguf_file *g,
                        mica_error *err); // MICA_E_UNSUPPORTED names the architecture
 void model_close(model *m);              // accepts NULL

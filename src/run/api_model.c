@@ -263,6 +263,7 @@ mica_status mica_model_load(mica_model **out, const mica_load_options *opt, mica
     if (!m) return fail(err, MICA_E_NOMEM, "model: out of memory");
     if (opt->progress) opt->progress(opt->progress_user, "load", 0, 3);
     TRY_GOTO(gguf_open(&m->g, opt->path, err), done);
+    if (opt->draft_path) TRY_GOTO(model_draft_join(m->g, opt->draft_path, err), done);
     if (opt->progress) opt->progress(opt->progress_user, "load", 1, 3);
     TRY_GOTO(text_vocab_new(&m->vocab, m->g, err), done);
     TRY_GOTO(chat_template_new(&m->chat, m->g, m->vocab, err), done);
