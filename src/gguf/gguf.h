@@ -34,9 +34,9 @@ typedef struct gguf_file gguf_file;
 mica_status gguf_open(gguf_file **out, const char *path, mica_error *err);
 void gguf_close(gguf_file *g); // accepts NULL
 
-/* Makes g hold `more` too: its shards, the tensors that g lacks, and those of `keys` that it has (no arrays of
- * strings). Tensors that both have stay g's; MICA_E_FORMAT when their shapes differ. `more` is then only fit to
- * be closed; after an error both are. Pointers into g's directory that were taken before are void. */
+/* Makes g hold `more` too: its shards, the tensors that g lacks, and those of `keys` that it has (no arrays
+ * of strings). Tensors that both have stay g's; MICA_E_FORMAT when their shapes differ. `more` is then only
+ * fit to be closed; after an error both are. Pointers into g's directory that were taken before are void. */
 mica_status gguf_join(gguf_file *g, gguf_file *more, const char *const *keys, size_t n_key, mica_error *err);
 
 /* ---- tensors: shards in order, within one in the order of its directory ---- */
