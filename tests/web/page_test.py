@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / "build" / "venv-page"
 MODEL = ROOT / "tests" / "fixtures" / "qwen3.q4_k_m.gguf"
 WAIT_MS = 15000
+FAR_NAME = "page.test"  # another machine, to the browser: over plain HTTP it gives such a page less
 
 CASES = []
 
@@ -126,10 +127,10 @@ class Bench:
         self.browser, self.build, self.shots = browser, build, shots
 
     @contextlib.contextmanager
-    def mock(self, **options):
+    def mock(self, host="127.0.0.1", **options):
         behaviour = Behaviour()
         server = Mock(behaviour).start()
-        tab = Tab(self, f"http://127.0.0.1:{server.port}/", **options)
+        tab = Tab(self, f"http://{host}:{server.port}/", **options)
         tab.behaviour, tab.server = behaviour, server
         try:
             yield tab
@@ -454,6 +455,21 @@ def a_browser_that_keeps_nothing(bench):
         tab.page.click("#open-settings")
         tab.page.get_by_text("Dark", exact=True).click()
         need(tab.page.evaluate("document.documentElement.dataset.theme") == "dark", "not dark")
+
+
+@case
+def over_plain_http_from_another_machine(bench):
+    with bench.mock(host=FAR_NAME) as tab:
+        need(not tab.page.evaluate("isSecureContext"), "the browser thinks that this is safe")
+        tab.say("markdown")
+        tab.page.click(".code [aria-label='Copy code']")
+        tab.page.wait_for_selector(".code [aria-label='Copied']")
+        tab.page.focus("#ask")
+        tab.page.keyboard.press("Control+v")
+        need(tab.page.input_value("#ask").startswith("def fib(n: int)"), "nothing was copied")
+        tab.page.reload()
+        tab.page.wait_for_selector(".message.assistant")
+        need(tab.messages()[0] == "markdown", "nothing is kept")
 
 
 @case
@@ -931,9 +947,9 @@ def run(api, build, word, shots):
     counts = {"ok": 0, "FAILED": 0, "skip": 0}
     with api.sync_playwright() as p:
         # No sandbox as root, which chromium refuses otherwise; it meets nothing but our own page.
-        browser = p.chromium.launch(
-            executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else []
-        )
+        args = ["--no-sandbox"] if os.geteuid() == 0 else []
+        args.append(f"--host-resolver-rules=MAP {FAR_NAME} 127.0.0.1")
+        browser = p.chromium.launch(executable_path=program, args=args)
         bench = Bench(browser, build, shots)
         for fn in CASES:
             if word not in fn.__name__:
