@@ -235,7 +235,8 @@ typedef enum mica_answer_kind {
     MICA_ANSWER_TEXT,
     MICA_ANSWER_CALL,      // a call begins: its name and index
     MICA_ANSWER_ARGUMENTS, // more of its arguments; joined they are a JSON object as text
-    MICA_ANSWER_CALL_END
+    MICA_ANSWER_CALL_END,
+    MICA_ANSWER_MARK // what stands around thinking, see mica_answer_options
 } mica_answer_kind;
 
 /* Borrowed for the call of the function. */
@@ -251,6 +252,7 @@ typedef void mica_answer_fn(void *user, const mica_answer_piece *piece);
 
 typedef struct mica_answer_options {
     bool in_think;          // the prompt ended inside a thinking block
+    bool marks;             // MICA_ANSWER_MARK too: the marks of thinking and the blanks beside them
     const char *tools_json; // the request's tools; NULL: no calls are looked for
     mica_answer_fn *fn;
     void *user;

@@ -1,13 +1,15 @@
-/* An answer on its way from tokens to text: whole UTF-8, thinking told apart from the answer, stop strings
- * held back.
+/* An answer on its way from tokens to text: whole UTF-8, thinking told apart from the answer (mica_answer),
+ * stop strings held back.
  *
- *     reply_begin(r, prompt_text);                  // which may have opened the thinking already
- *     reply_put(r, id) ...  reply_end(r);           // the sink gets pieces; false from reply_put: a stop
- * string came
+ *     reply_init(r, &opt, &err);
+ *     reply_put(r, id) ...  reply_end(r);    // the sink gets pieces; false from reply_put: a stop string
+ * came
  *
  * Pieces come in order and joined are the generated text: thinking's marks and the white space around them
  * are pieces of their own, so that a caller may leave them out. Nothing of a matched stop string is ever
- * given; text that could still become one is kept until it cannot. Threads: one owner. */
+ * given; text that could still become one is kept until it cannot. Stop strings are looked for in the answer
+ * alone: a "\n\n" meant to end the answer must not end it inside the thinking that came before. Threads: one
+ * owner. */
 #ifndef MICA_CLI_REPLY_H
 #define MICA_CLI_REPLY_H
 
@@ -34,12 +36,11 @@ bool stopper_put(stopper *s, const char *text, size_t n, slice *out);
 
 typedef struct reply {
     mica_text_stream *text; // owned
-    slice think_begin,
-        think_end; // borrowed, without white space at their ends; n 0: thinking is not told apart
-    int state;
-    strbuf held; // of the splitter: could still become a mark, or white space that may belong to one
+    mica_answer *answer;    // owned; NULL: raw text, thinking is not told apart
     stopper stop;
+    size_t n_held; // bytes put and not given yet, those for the stop strings included
     bool stopped;
+    bool failed; // out of memory
     reply_sink *sink;
     void *user;
 } reply;
@@ -47,17 +48,17 @@ typedef struct reply {
 typedef struct reply_options {
     const mica_model *model; // borrowed
     bool raw;
+    bool in_think;            // the prompt opened the thinking
     const char *const *stops; // borrowed
     size_t n_stop;
     reply_sink *sink;
     void *user;
 } reply_options;
 
+/* The reply must stay where it is: pieces are sent to it. */
 mica_status reply_init(reply *r, const reply_options *opt, mica_error *err);
 void reply_fini(reply *r);
 
-/* prompt: what the model was given, NULL for raw text. */
-void reply_begin(reply *r, const char *prompt);
 bool reply_put(reply *r, int32_t id);
 void reply_end(reply *r);
 bool reply_put_text(reply *r, const char *text, size_t n); // the same two below the tokens, on whole UTF-8

@@ -63,14 +63,12 @@ static void keep_id(speaker *s, int32_t id) {
     s->ids[s->n_ids++] = id;
 }
 
-mica_status speaker_init(speaker *s, const mica_model *model, const text_list *stops, bool raw, bool json,
-                         mica_error *err) {
+mica_status speaker_init(speaker *s, const reply_options *opt, bool json, mica_error *err) {
+    reply_options to_me = *opt;
     *s = (speaker){.json = json, .last = '\n'};
-    return reply_init(
-        &s->reply,
-        &(reply_options){
-            .model = model, .raw = raw, .stops = stops->p, .n_stop = stops->n, .sink = take_piece, .user = s},
-        err);
+    to_me.sink = take_piece;
+    to_me.user = s;
+    return reply_init(&s->reply, &to_me, err);
 }
 
 void speaker_fini(speaker *s) {
@@ -101,6 +99,7 @@ bool speaker_token(void *user, int32_t id) {
 void speaker_end(speaker *s) {
     progress_end(&s->bar);
     reply_end(&s->reply);
+    if (s->reply.failed) s->failed = true;
     if (s->json && s->line_waits) put_line(s);
     if (!s->json) {
         leave_thinking(s);

@@ -24,8 +24,8 @@ typedef struct speaker {
     size_t n_ids, cap_ids;
 } speaker;
 
-mica_status speaker_init(speaker *s, const mica_model *model, const text_list *stops, bool raw, bool json,
-                         mica_error *err);
+/* opt: all but where pieces go. */
+mica_status speaker_init(speaker *s, const reply_options *opt, bool json, mica_error *err);
 void speaker_fini(speaker *s);
 bool speaker_token(void *user, int32_t id); // a mica_token_fn; user is the speaker
 void speaker_end(speaker *s);               // the rest of the text; then the parts are whole

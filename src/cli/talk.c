@@ -116,13 +116,13 @@ mica_status talk_set_think(talk *t, const char *think, mica_error *err) {
 
 /* ---- One answer ---- */
 
-static mica_status encode(const talk *t, const char *raw_text, size_t n, mica_ids *ids, char **prompt,
+static mica_status encode(const talk *t, const char *raw_text, size_t n, mica_ids *ids, bool *in_think,
                           mica_error *err) {
     if (t->raw) return mica_tokenize(t->model->model, raw_text, n, true, true, ids, err);
     char *json = json_dumps(t->messages, JSON_COMPACT);
     if (!json) return fail(err, MICA_E_NOMEM, "conversation: out of memory");
-    const mica_chat_options chat = {.kwargs_json = t->o->kwargs, .think = t->think};
-    mica_status st = mica_encode_chat(t->model->model, json, &chat, ids, prompt, err);
+    const mica_chat_options chat = {.kwargs_json = t->o->kwargs, .think = t->think, .in_think = in_think};
+    mica_status st = mica_encode_chat(t->model->model, json, &chat, ids, NULL, err);
     free(json); // jansson's own
     return st;
 }
@@ -197,21 +197,24 @@ static mica_status keep_answer(talk *t, const speaker *s, mica_error *err) {
 static mica_status answer_now(talk *t, const char *raw_text, size_t n, answer *out, mica_error *err) {
     mica_status st = MICA_OK;
     mica_ids ids = {0};
-    char *prompt = NULL;
+    bool in_think = false;
     speaker s = {0};
     *out = (answer){0};
-    TRY_GOTO(encode(t, raw_text, n, &ids, &prompt, err), done);
+    TRY_GOTO(encode(t, raw_text, n, &ids, &in_think, err), done);
     if (ids.n == 0)
         TRY_GOTO(fail(err, MICA_E_ARG, "prompt: empty: the model needs at least one token"), done);
     out->n_prompt = ids.n;
-    TRY_GOTO(speaker_init(&s, t->model->model, &t->o->stop, t->raw, t->o->json, err), done);
-    reply_begin(&s.reply, prompt);
+    const reply_options how = {.model = t->model->model,
+                               .raw = t->raw,
+                               .in_think = in_think,
+                               .stops = t->o->stop.p,
+                               .n_stop = t->o->stop.n};
+    TRY_GOTO(speaker_init(&s, &how, t->o->json, err), done);
     TRY_GOTO(generate(t, &s, &ids, out, err), done);
     if (t->o->json) TRY_GOTO(put_done(t, &s, out, err), done);
     TRY_GOTO(keep_answer(t, &s, err), done);
 done:
     speaker_fini(&s);
-    mica_text_free(prompt);
     mica_ids_free(&ids);
     return st;
 }

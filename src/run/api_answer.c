@@ -17,7 +17,8 @@ static void on_piece(void *user, const answer_piece *p) {
                                             [ANSWER_TEXT] = MICA_ANSWER_TEXT,
                                             [ANSWER_CALL] = MICA_ANSWER_CALL,
                                             [ANSWER_ARGS] = MICA_ANSWER_ARGUMENTS,
-                                            [ANSWER_CALL_END] = MICA_ANSWER_CALL_END};
+                                            [ANSWER_CALL_END] = MICA_ANSWER_CALL_END,
+                                            [ANSWER_MARK] = MICA_ANSWER_MARK};
     mica_answer *m = user;
     if (p->kind == ANSWER_CALL) {
         strbuf_clear(&m->name);
@@ -45,6 +46,7 @@ mica_status mica_answer_new(mica_answer **out, const mica_model *m, const mica_a
                  done);
     const answer_options o = {.format = chat_template_abilities(m->chat, tools != NULL)->format,
                               .in_think = opt->in_think,
+                              .marks = opt->marks,
                               .tools = tools,
                               .fn = on_piece,
                               .user = a};

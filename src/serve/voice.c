@@ -91,6 +91,7 @@ static void on_piece(void *user, const mica_answer_piece *p) {
         break;
     case MICA_ANSWER_ARGUMENTS: give(v, EVENT_ARGS, p->index, (slice){p->text, p->n_text}); break;
     case MICA_ANSWER_CALL_END: v->over = v->j->one_call; break;
+    case MICA_ANSWER_MARK: break; // not asked for
     }
 }
 

@@ -103,6 +103,10 @@ static void give(answer *a, answer_kind kind, slice text) {
     if (text.n) a->opt.fn(a->opt.user, &(answer_piece){.kind = kind, .text = text});
 }
 
+static void give_mark(answer *a, slice text) {
+    if (a->opt.marks) give(a, ANSWER_MARK, text);
+}
+
 static void consume(answer *a, size_t n) {
     a->at += n;
     a->seen = 0;
@@ -129,10 +133,12 @@ static bool step_start(answer *a, bool end) {
     size_t blanks = blanks_in_front(s);
     slice rest = from(s, blanks);
     if (a->drop_space && blanks) {
+        give_mark(a, upto(s, blanks));
         consume(a, blanks);
         return true;
     }
     if (mark.n && slice_starts(rest, mark) && blanks < MAX_BLANKS) {
+        give_mark(a, upto(s, blanks + mark.n));
         consume(a, blanks + mark.n);
         enter(a, THINK);
         return true;
@@ -158,13 +164,16 @@ static bool step_think(answer *a, bool end) {
         size_t blanks = 0;
         while (blanks < s.n && (s.p[blanks] == '\n' || s.p[blanks] == '\r')) blanks++;
         if (blanks) {
+            give_mark(a, upto(s, blanks));
             consume(a, blanks);
             return true;
         }
         a->thought = s.n > 0;
     }
     if (find(s, think_end(a), &at)) {
-        give(a, ANSWER_THINK, upto(s, without_blanks_behind(upto(s, at))));
+        const size_t n = without_blanks_behind(upto(s, at));
+        give(a, ANSWER_THINK, upto(s, n));
+        give_mark(a, (slice){s.p + n, at + think_end(a).n - n});
         consume(a, at + think_end(a).n);
         enter(a, START);
         a->drop_space = true;
@@ -173,6 +182,7 @@ static bool step_think(answer *a, bool end) {
     keep = end ? 0 : overlap(s, think_end(a));
     size_t sure = without_blanks_behind(upto(s, s.n - keep));
     give(a, ANSWER_THINK, upto(s, sure));
+    if (end) give_mark(a, from(s, sure));
     consume(a, end ? s.n : sure);
     return false;
 }

@@ -27,7 +27,8 @@ typedef enum answer_kind {
     ANSWER_TEXT,
     ANSWER_CALL, // a call begins: its name
     ANSWER_ARGS, // more of its arguments; joined they are a JSON object as text
-    ANSWER_CALL_END
+    ANSWER_CALL_END,
+    ANSWER_MARK // what stands around thinking: its marks and the blanks beside them; only when asked for
 } answer_kind;
 
 /* Borrowed for the call of answer_fn. */
@@ -43,6 +44,7 @@ typedef void (*answer_fn)(void *user, const answer_piece *piece);
 typedef struct answer_options {
     chat_format format;
     bool in_think;       // the prompt ended inside a thinking block
+    bool marks;          // ANSWER_MARK too: without calls, all pieces joined are then the whole text
     const json_t *tools; // the request's tools; NULL or empty: no calls are looked for. Kept by reference
     answer_fn fn;
     void *user;

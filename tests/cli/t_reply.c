@@ -18,24 +18,24 @@ static void expect(const strbuf *got, const char *want) {
 }
 
 typedef struct one_case {
-    const char *prompt, *text;
+    const char *text;
     const char *stops[3];
     const char *answer, *thinking, *all; // all NULL: the text itself
-    bool stopped, raw;
+    bool in_think, stopped, raw;
 } one_case;
+
+static mica_model *model; // one whose template thinks between <think> and </think>
 
 /* The text in pieces of at most n bytes, cut between characters as the text stream gives them. */
 static void run_case(const one_case *c, size_t n) {
     heard h = {0};
-    size_t n_stop = 0;
-    while (n_stop < 3 && c->stops[n_stop]) n_stop++;
-    const bool gemma = c->prompt && strchr(c->prompt, '|'); // marks of another family
-    reply r = {.stop = {.stops = c->stops, .n_stop = n_stop}, .sink = hear, .user = &h};
-    if (!c->raw) {
-        r.think_begin = slice_of(gemma ? "<|channel>thought" : "<think>");
-        r.think_end = slice_of(gemma ? "<channel|>" : "</think>");
-    }
-    reply_begin(&r, c->prompt);
+    mica_error err;
+    reply r;
+    reply_options o = {.model = model, .raw = c->raw, .in_think = c->in_think, .stops = c->stops};
+    while (o.n_stop < 3 && c->stops[o.n_stop]) o.n_stop++;
+    o.sink = hear;
+    o.user = &h;
+    CHECK_OK(reply_init(&r, &o, &err));
     bool more = true;
     for (const char *p = c->text; *p && more;) {
         size_t k = 0;
@@ -45,7 +45,8 @@ static void run_case(const one_case *c, size_t n) {
         p += k;
     }
     reply_flush(&r);
-    CHECK(r.stopped == c->stopped);
+    CHECK(r.stopped == c->stopped && !r.failed);
+    CHECK(r.stopped || !reply_holds_text(&r));
     expect(&h.parts[PART_ANSWER], c->answer);
     expect(&h.parts[PART_THINKING], c->thinking);
     expect(&h.all, c->all ? c->all : c->text);
@@ -62,32 +63,20 @@ static void run_cases(const one_case *cases, size_t n_case) {
 static void test_thinking_is_told_apart(void **state) {
     (void)state;
     static const one_case cases[] = {
-        {.prompt = "assistant\n", .text = "Hello.", .answer = "Hello.", .thinking = ""},
-        {.prompt = "a", .text = "<think>\n\n</think>\n\nHi", .answer = "Hi", .thinking = ""},
-        {.prompt = "a",
-         .text = "\n<think>\nOne.\n\nTwo.\n</think>\n\nHi\n",
-         .answer = "Hi\n",
-         .thinking = "One.\n\nTwo."},
-        {.prompt = "a<think>\n", .text = "One.\n</think>\n\nHi", .answer = "Hi", .thinking = "One."},
-        {.prompt = "<think>\n\n</think>\n\n", .text = "\n  Hi", .answer = "Hi", .thinking = ""},
-        {.prompt = "a",
-         .text = "  Hi <think> no </think>",
-         .answer = "  Hi <think> no </think>",
-         .thinking = ""},
-        {.prompt = "a", .text = "<thin air", .answer = "<thin air", .thinking = ""},
-        {.prompt = "a", .text = "<thin", .answer = "<thin", .thinking = ""},
-        {.prompt = "a", .text = " ", .answer = " ", .thinking = ""},
-        {.prompt = "a", .text = "<think>cut off </th", .answer = "", .thinking = "cut off </th"},
-        {.prompt = "a", .text = "<think>a</thunk></think>b", .answer = "b", .thinking = "a</thunk>"},
-        {.prompt = "a",
-         .text = "<think>\xE6\xA8\xA1\xE5\x9E\x8B</think>\xC3\xA9",
+        {.text = "Hello.", .answer = "Hello.", .thinking = ""},
+        {.text = "<think>\n\n</think>\n\nHi", .answer = "Hi", .thinking = ""},
+        {.text = "\n<think>\nOne.\n\nTwo.\n</think>\n\nHi\n", .answer = "Hi\n", .thinking = "One.\n\nTwo."},
+        {.text = "One.\n</think>\n\nHi", .answer = "Hi", .thinking = "One.", .in_think = true},
+        {.text = "  Hi <think> no </think>", .answer = "  Hi <think> no </think>", .thinking = ""},
+        {.text = "<thin air", .answer = "<thin air", .thinking = ""},
+        {.text = "<thin", .answer = "<thin", .thinking = ""},
+        {.text = " ", .answer = " ", .thinking = ""},
+        {.text = "<think>cut off </th", .answer = "", .thinking = "cut off </th"},
+        {.text = "<think>a</thunk></think>b", .answer = "b", .thinking = "a</thunk>"},
+        {.text = "<think>\xE6\xA8\xA1\xE5\x9E\x8B</think>\xC3\xA9",
          .answer = "\xC3\xA9",
          .thinking = "\xE6\xA8\xA1\xE5\x9E\x8B"},
-        {.prompt = "<|turn>model\n",
-         .text = "<|channel>thought\nOne.\n<channel|>Hi <think>",
-         .answer = "Hi <think>",
-         .thinking = "One."},
-        {.prompt = "<|channel>thought\n<channel|>", .text = "Hi", .answer = "Hi", .thinking = ""},
+        {.text = "<think>\nOne.\n</think>Hi <think>", .answer = "Hi <think>", .thinking = "One."},
         {.text = "<think>a</think> b", .answer = "<think>a</think> b", .thinking = "", .raw = true},
     };
     run_cases(cases, sizeof cases / sizeof cases[0]);
@@ -143,20 +132,13 @@ static void test_nothing_of_a_stop_string_is_given(void **state) {
          .all = "",
          .stopped = true,
          .raw = true},
-        {.prompt = "a",
-         .text = "<think>\n\nx\n\n</think>\n\nA\n\nB",
+        {.text = "<think>\n\nx\n\n</think>\n\nA\n\nB",
          .stops = {"\n\n"},
          .answer = "A",
          .thinking = "x",
          .all = "<think>\n\nx\n\n</think>\n\nA",
          .stopped = true}, // not in the thinking
-        {.prompt = "a",
-         .text = "<th. B",
-         .stops = {"."},
-         .answer = "<th",
-         .thinking = "",
-         .all = "<th",
-         .stopped = true},
+        {.text = "<th. B", .stops = {"."}, .answer = "<th", .thinking = "", .all = "<th", .stopped = true},
     };
     run_cases(cases, sizeof cases / sizeof cases[0]);
 }
@@ -196,11 +178,27 @@ static void test_random_stops_equal_the_definition(void **state) {
     }
 }
 
+static int load(void **state) {
+    (void)state;
+    mica_error err;
+    mica_model_info info;
+    mica_load_options o = {.path = "tests/fixtures/qwen3.q4_k_m.gguf", .text_only = true};
+    if (mica_model_load(&model, &o, &err) != MICA_OK) return -1;
+    mica_model_get_info(model, &info);
+    return info.think_begin && strcmp(info.think_begin, "<think>") == 0 ? 0 : -1;
+}
+
+static int unload(void **state) {
+    (void)state;
+    mica_model_free(model);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_thinking_is_told_apart),
         cmocka_unit_test(test_nothing_of_a_stop_string_is_given),
         cmocka_unit_test(test_random_stops_equal_the_definition),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, load, unload);
 }

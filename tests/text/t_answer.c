@@ -268,6 +268,42 @@ static void test_calls_come_in_pieces(void **state) {
     json_decref(t);
 }
 
+static void join(void *user, const answer_piece *p) {
+    strbuf_put(user, p->text.p, p->text.n);
+}
+
+/* With the marks, and without calls, the pieces are the text. */
+static void test_marks_make_it_whole(void **state) {
+    (void)state;
+    static const char *const texts[] = {"\n<think>\nOne.\n\nTwo.\n </think>\n\nHi\n",
+                                        "<think>cut \n",
+                                        "<think></think> <think>b</think>\n\n",
+                                        "  Hi <think> no",
+                                        "a\n</think>\n\nb",
+                                        "\n\n",
+                                        "<thi"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        for (size_t cut = 1; cut < 12; cut++) {
+            strbuf b = {0};
+            answer *a;
+            answer_options o = {.format = {CHAT_HERMES, "<think>", "</think>"},
+                                .in_think = i == 4,
+                                .marks = true,
+                                .fn = join,
+                                .user = &b};
+            CHECK_OK(answer_new(&a, &o, &err));
+            const slice text = slice_of(texts[i]);
+            for (size_t at = 0; at < text.n; at += cut)
+                CHECK_OK(answer_put(a, (slice){text.p + at, text.n - at < cut ? text.n - at : cut}, &err));
+            CHECK_OK(answer_end(a, &err));
+            answer_free(a);
+            if (strcmp(strbuf_cstr(&b), texts[i]) != 0)
+                check_failed(__FILE__, __LINE__, texts[i], strbuf_cstr(&b));
+            strbuf_fini(&b);
+        }
+    }
+}
+
 static void test_nothing_is_held_without_need(void **state) {
     (void)state;
     json_t *t = tools();
@@ -328,6 +364,7 @@ int main(void) {
         cmocka_unit_test(test_gemma_calls),
         cmocka_unit_test(test_llama_calls),
         cmocka_unit_test(test_calls_come_in_pieces),
+        cmocka_unit_test(test_marks_make_it_whole),
         cmocka_unit_test(test_nothing_is_held_without_need),
         cmocka_unit_test(test_long_answers_and_memory),
     };
