@@ -39,6 +39,8 @@ mica_status gram_init(gram *g, const text_vocab *v, const token_trie *t, mica_er
     mica_status st = MICA_OK;
     TRY_GOTO(text_symtab_init(&g->names, 64, 1024, err), done);
     TRY_GOTO(text_symtab_init(&g->classes, 64, 1024, err), done);
+    strbuf_putc(&g->text, '\0'); // so that there is a text even when all literals are empty
+    if (g->text.failed) st = fail(err, MICA_E_NOMEM, "grammar: out of memory");
 done:
     if (st != MICA_OK) gram_fini(g);
     return st;
@@ -123,9 +125,9 @@ void gram_push(gram *g, gram_expr e) {
 
 static gram_expr list(gram *g, gram_kind kind, uint32_t n) {
     if (n > g->n_pile) n = g->n_pile; // only after a failure
-    const gram_expr *operand = g->pile + g->n_pile - n;
     unsigned depth = 0;
     if (n == 0) return gram_bytes(g, (slice){"", 0});
+    const gram_expr *operand = g->pile + g->n_pile - n;
     g->n_pile -= n;
     if (n == 1) return operand[0];
     if (!gram_grow(g, &g->kid, &g->cap_kid, (size_t)g->n_kid + n, sizeof *g->kid)) return 0;

@@ -66,7 +66,7 @@ static gram_expr whole_between(gram *g, int64_t a, int64_t b) {
             n_alt++;
         }
         low = high + 1;
-        high = high * 10 + 9;
+        if (n < SCHEMA_MAX_DIGITS) high = high * 10 + 9;
     }
     return gram_alt(g, n_alt);
 }
