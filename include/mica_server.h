@@ -37,7 +37,7 @@ typedef struct mica_server_options {
     bool reuse_generated; // also generated tokens may be reused as a prefix: faster, not always the same bits
     uint32_t n_queue;     // requests that may wait; 0: 256
     uint32_t n_connection; // open connections; 0: 2048 or what the system allows
-    uint64_t body_bytes;   // of a request; 0: 32 MiB
+    uint64_t body_bytes;   // of a request; 0: 16 MiB
     uint32_t receive_s;    // a request has to come whole within this time; 0: 60
     uint32_t ping_s;       // a stream is silent for no longer than this; 0: 10
     uint32_t stall_s;      // a client that takes nothing for so long is left; 0: 60

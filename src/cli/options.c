@@ -187,7 +187,7 @@ static const option_row g_rows[] = {
     {ROW(COMMAND, INT, stall_s, C(SERVE)), .name = "--stall-timeout", .value = "S", .lo = 1, .hi = 86400,
      .help = "seconds after which a client that reads nothing is left (default 60)"},
     {ROW(COMMAND, SIZE, body_bytes, C(SERVE)), .name = "--max-body", .value = "SIZE",
-     .help = "most that is read of a request (default 32M)"},
+     .help = "most that is read of a request (default 16M)"},
     {ROW(COMMAND, FLAG, man, C(HELP)), .name = "--man",
      .help = "all of it as a manual page (troff)"},
 

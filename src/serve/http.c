@@ -19,6 +19,7 @@ enum {
     N_THREAD = 4,
     HEAD_BYTES = 32 << 10,    // of a connection: its headers have to fit
     THROWN_BYTES = 512 << 20, // of a refused body that are read before the connection is cut
+    ALL_BODIES = 256 << 20,   // of all requests that are coming or being read
     SEND_BYTES = 128 << 10,   // of answers that the system holds for a client that reads slowly
 };
 
@@ -28,7 +29,7 @@ struct http {
     const guard *guard;        // borrowed
     http_limits limits;
     http_routes routes;
-    atomic_size_t n_exchange;
+    atomic_size_t n_exchange, n_body; // exchanges; bytes of their bodies
 };
 
 /* ---- Answers ---- */
@@ -316,15 +317,31 @@ static enum MHD_Result begin_request(exchange *x) {
     return x->answered ? MHD_YES : MHD_NO;
 }
 
-static enum MHD_Result take_body(exchange *x, const char *p, size_t n) {
-    if (x->refused.http == 0 && x->body.n + n > x->h->limits.body_bytes)
+static void drop_body(exchange *x) {
+    atomic_fetch_sub(&x->h->n_body, x->body.n);
+    strbuf_fini(&x->body);
+}
+
+/* What one request may have is not what a thousand may have together. */
+static void check_space(exchange *x, size_t n) {
+    const http *h = x->h;
+    if (x->body.n + n > h->limits.body_bytes) {
         problem_set(&x->refused, 413, NULL, "body: more than %llu bytes",
-                    (unsigned long long)x->h->limits.body_bytes);
+                    (unsigned long long)h->limits.body_bytes);
+    } else if (atomic_load(&h->n_body) + n > ALL_BODIES) {
+        problem_set(&x->refused, 503, NULL, "too many large requests at the same time: try again later");
+        x->refused.retry_s = 2;
+    }
+}
+
+static enum MHD_Result take_body(exchange *x, const char *p, size_t n) {
+    if (x->refused.http == 0) check_space(x, n);
     if (x->refused.http == 0) {
         strbuf_put(&x->body, p, n);
+        atomic_fetch_add(&x->h->n_body, n);
         return x->body.failed ? MHD_NO : MHD_YES;
     }
-    strbuf_fini(&x->body);
+    drop_body(x);
     x->n_thrown += n;
     return x->n_thrown > THROWN_BYTES ? MHD_NO : MHD_YES;
 }
@@ -339,7 +356,7 @@ static enum MHD_Result serve_request(exchange *x) {
     } else {
         h->routes.serve(h->routes.user, x);
     }
-    strbuf_fini(&x->body);
+    drop_body(x);
     if (x->src.flow && !x->src.stream) return gather_whole(x);
     return x->answered ? MHD_YES : MHD_NO;
 }
@@ -383,7 +400,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     if (x->src.flow) flow_leave(x->src.flow); // it may still be at work for a client that went
     log_end(x, how);
     if (x->src.free) x->src.free(x->src.user);
-    strbuf_fini(&x->body);
+    drop_body(x);
     strbuf_fini(&x->events);
     strbuf_fini(&x->out);
     mem_free(x);

@@ -24,7 +24,7 @@ static bool copy_options(mica_server *s, const mica_server_options *o) {
 }
 
 static void take_numbers(mica_server *s, const mica_server_options *o) {
-    s->limits = (http_limits){.body_bytes = o->body_bytes ? o->body_bytes : 32 << 20,
+    s->limits = (http_limits){.body_bytes = o->body_bytes ? o->body_bytes : 16 << 20,
                               .n_connection = o->n_connection,
                               .receive_s = o->receive_s ? o->receive_s : 60,
                               .ping_s = o->ping_s ? o->ping_s : 10,

@@ -36,6 +36,7 @@ struct worker {
     size_t n_slot;
     mica_step_item *items; // owned, [n_slot]
     slot **at_work;        // owned, [n_slot]: whose item each is
+    size_t n_making;       // of them, those whose prompt is read
     pace pace;
     // Shared from here on.
     pthread_mutex_t lock;
@@ -355,14 +356,15 @@ static size_t gather_items(worker *w) {
         n_making += !s->reading;
     }
     size_t room = pace_prompt_room(&w->pace, n_making, w->info.n_ubatch), left = n_reading;
+    w->n_making = n_making;
     for (size_t i = 0; i < n; i++) {
         slot *s = w->at_work[i];
         if (!s->reading) continue;
         const size_t pending = mica_session_pending(s->s), share = (room + left - 1) / left;
         const size_t k = pending < share ? pending : share;
+        w->items[i].n_prompt = (uint32_t)k;
+        room -= k;
         left--;
-        w->items[i].n_prompt = (uint32_t)(k ? k : 1);
-        room -= k < room ? k : room;
     }
     return n;
 }
@@ -453,7 +455,7 @@ static void step(worker *w, size_t n) {
             w->items[i].error = err;
         }
     }
-    pace_learn(&w->pace, n_read, step_s);
+    pace_learn(&w->pace, w->n_making, n_read, step_s);
     metrics_step(w->opt.metrics, n, n_made, step_s);
     for (size_t i = 0; i < n; i++) take_in(w, w->at_work[i], &w->items[i]);
 }

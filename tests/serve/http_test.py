@@ -105,6 +105,28 @@ def big_bodies(t):
 
 
 @case
+def many_big_bodies(t):
+    """Many large bodies at the same time have a bound together; small requests go on, and the space comes back."""
+    with t.start() as s:
+        held = []
+        for _ in range(40):
+            c = socket.create_connection(("127.0.0.1", s.port), timeout=20)
+            c.sendall(HEAD + b"Content-Length: 16000000\r\n\r\n" + b"x" * 10_000_000)
+            held.append(c)
+        time.sleep(0.5)
+        need(s.rss() < 600 << 20, f"memory: {s.rss() >> 20} MiB")
+        s.plain()
+        held[-1].sendall(b"x" * 6_000_000)
+        need(status_of(held[-1].recv(4096)) == 503, "the last one is taken all the same")
+        for c in held:
+            c.close()
+        end = time.time() + 10
+        while s.post("/v1/completions", b"x" * 15_000_000).status != 400:
+            need(time.time() < end, "the space is not free again")
+            time.sleep(0.2)
+
+
+@case
 def chunked_bodies_and_lengths(t):
     """[12] Chunks of any size; two lengths are refused."""
     s = t.server
