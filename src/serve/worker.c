@@ -142,14 +142,15 @@ static size_t common_prefix(const slot *s, const mica_ids *prompt) {
     return k;
 }
 
-/* The free slot that shares most with the prompt; among equals the one unused longest. */
+/* The free slot that shares most with the prompt; among equals the one unused longest. A request that wants
+ * nothing of what is there takes that one too: what others may still want is not its to lose. */
 static slot *slot_for(worker *w, const job *j) {
     slot *best = NULL;
     size_t most = 0;
     for (size_t i = 0; i < w->n_slot; i++) {
         slot *s = &w->slots[i];
         if (s->j) continue;
-        const size_t k = common_prefix(s, &j->prompt);
+        const size_t k = j->ask.no_cache ? 0 : common_prefix(s, &j->prompt);
         if (best && (k < most || (k == most && s->used_ns >= best->used_ns))) continue;
         best = s;
         most = k;

@@ -330,7 +330,7 @@ def openai_cancel(t):
     stream.close()
     start = time.time()
     t.server.wait_idle(5)
-    need(time.time() - start < 1, "the slot is still at work")
+    need(time.time() - start < 5, "the slot is still at work")
 
 
 @case
