@@ -106,7 +106,7 @@ def big_bodies(t):
 
 @case
 def many_big_bodies(t):
-    """Many large bodies at the same time have a bound together; small requests go on, and the space comes back."""
+    """Many large bodies at the same time have a bound together; small ones go on; the space comes back."""
     with t.start() as s:
         held = []
         for _ in range(40):
