@@ -7,6 +7,8 @@
 #include "mica_tools.h"
 #include "run/state_file.h"
 
+#include <math.h>
+
 enum { N_CTX = 512, MAX_TOK = 200 };
 
 static const char *const g_dense = "tests/fixtures/qwen3_5.q4_k_m.gguf",
@@ -101,7 +103,11 @@ static void do_reload(world *w, const char *path) {
     CHECK(found);
 }
 
+/* MICA_TEST_HISTORIES=500: so many of each kind, every one compared. */
 static void run_histories(const char *path_gguf, kv_type kv, int rounds) {
+    const char *more = getenv("MICA_TEST_HISTORIES");
+    int every = more ? 1 : 4;
+    if (more) rounds = atoi(more);
     world w = open_world(path_gguf, kv);
     mica_error err;
     uint32_t n_vocab = engine_shape(w.e)->n_vocab;
@@ -128,7 +134,7 @@ static void run_histories(const char *path_gguf, kv_type kv, int rounds) {
             break;
         default: what = "a reload"; do_reload(&w, path);
         }
-        if (r % 4 == 0 || r + 1 == rounds) expect_fresh(&w, &t, what);
+        if (r % every == 0 || r + 1 == rounds) expect_fresh(&w, &t, what);
     }
     unlink(path);
     close_world(&w);
@@ -270,6 +276,100 @@ static void test_drafts_never_change_a_token(void **state) {
     temp_dir_drop(&d);
 }
 
+/* ---- the distribution of what is drawn ---- */
+
+enum { TOP_K = 3, N_DRAW = 400 };
+
+/* The TOP_K likeliest ids and their probabilities among them, at temperature 1. */
+static void likeliest(const float *logits, uint32_t n_vocab, int32_t ids[TOP_K], double p[TOP_K]) {
+    double sum = 0;
+    for (int k = 0; k < TOP_K; k++) {
+        int32_t best = -1;
+        for (uint32_t i = 0; i < n_vocab; i++) {
+            bool taken = false;
+            for (int j = 0; j < k; j++) taken |= ids[j] == (int32_t)i;
+            if (!taken && (best < 0 || logits[i] > logits[best])) best = (int32_t)i;
+        }
+        ids[k] = best;
+        p[k] = exp((double)logits[best] - (double)logits[ids[0]]);
+        sum += p[k];
+    }
+    for (int k = 0; k < TOP_K; k++) p[k] /= sum;
+}
+
+static int place_of(const int32_t ids[TOP_K], int32_t id) {
+    for (int k = 0; k < TOP_K; k++) {
+        if (ids[k] == id) return k;
+    }
+    return -1;
+}
+
+/* Cells that are rarely met count as one. */
+static double chi_square(const double *want, const int *got, int n, int *n_cell) {
+    double rare = 0, sum = 0;
+    int rare_got = 0;
+    *n_cell = 0;
+    for (int i = 0; i < n; i++) {
+        if (want[i] < 5) {
+            rare += want[i];
+            rare_got += got[i];
+            continue;
+        }
+        sum += (got[i] - want[i]) * (got[i] - want[i]) / want[i];
+        ++*n_cell;
+    }
+    if (rare < 1) return sum;
+    ++*n_cell;
+    return sum + (rare_got - rare) * (rare_got - rare) / rare;
+}
+
+/* Two tokens, the second drafted, for many seeds: pairs are as frequent as the model's own probabilities say.
+ */
+static void test_drawn_pairs_have_the_models_distribution(void **state) {
+    (void)state;
+    static const char text[] = "The value of the expression";
+    mica_error err;
+    mica_model *m;
+    mica_session *s;
+    mica_ids prompt;
+    mica_model_info info;
+    int32_t first[TOP_K], second[TOP_K][TOP_K];
+    double p[TOP_K], q[TOP_K], want[TOP_K * TOP_K];
+    int got[TOP_K * TOP_K] = {0}, n_cell, n_accepted = 0;
+    CHECK_OK(mica_model_load(&m, &(mica_load_options){.path = g_dense, .n_ctx = N_CTX}, &err));
+    CHECK_OK(mica_session_new(&s, m, &err));
+    mica_model_get_info(m, &info);
+    CHECK_OK(mica_tokenize(m, text, strlen(text), true, true, &prompt, &err));
+    CHECK_OK(mica_session_sync(s, prompt.ids, prompt.n, NULL, NULL, NULL, NULL, &err));
+    likeliest(mica_session_logits(s), info.n_vocab, first, p);
+    for (int k = 0; k < TOP_K; k++) {
+        CHECK_OK(mica_session_sync(s, prompt.ids, prompt.n, NULL, NULL, NULL, NULL, &err));
+        CHECK_OK(mica_session_decode(s, first[k], &err));
+        likeliest(mica_session_logits(s), info.n_vocab, second[k], q);
+        for (int j = 0; j < TOP_K; j++) want[k * TOP_K + j] = N_DRAW * p[k] * q[j];
+    }
+    for (int i = 0; i < N_DRAW; i++) {
+        mica_sampling how = {.temperature = 1.0f, .top_k = TOP_K, .top_p = 1.0f, .repeat_penalty = 1.0f};
+        how.seed = (uint64_t)i * 31 + 7;
+        mica_generate_options o = {.sampling = &how, .n_predict = 3, .n_draft = 1, .ignore_end = true};
+        text_made made = {.n = 0};
+        mica_stats st;
+        CHECK_OK(mica_generate(s, prompt.ids, prompt.n, &o, collect, &made, NULL, &st, &err));
+        int k = place_of(first, made.ids[0]), j = k < 0 ? -1 : place_of(second[k], made.ids[1]);
+        CHECK(k >= 0 && j >= 0);
+        got[k * TOP_K + j]++;
+        n_accepted += (int)st.n_accepted;
+    }
+    double chi = chi_square(want, got, TOP_K * TOP_K, &n_cell), df = n_cell - 1;
+    double root = sqrt(2.0 / (9.0 * df)),
+           most = df * pow(1 - 2.0 / (9.0 * df) + 3.72 * root, 3); // 1 in 10,000
+    printf("chi-square %.2f of %d pairs, at most %.2f; %d drafts accepted\n", chi, n_cell, most, n_accepted);
+    CHECK(n_cell > 2 && n_accepted > N_DRAW / 2 && chi < most);
+    mica_ids_free(&prompt);
+    mica_session_free(s);
+    mica_model_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histories_dense),
@@ -277,6 +377,7 @@ int main(void) {
         cmocka_unit_test(test_histories_streams),
         cmocka_unit_test(test_saved_files_are_checked),
         cmocka_unit_test(test_drafts_never_change_a_token),
+        cmocka_unit_test(test_drawn_pairs_have_the_models_distribution),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
