@@ -38,7 +38,8 @@ mica_status gpu_op_attn(dev *d, const attn_args *a, mica_error *err) {
     if (apart) j.a.want_q = 0;
     if (attn_by_parts(g, a, n_group, n_part)) {
         TRY(GPU_GO(g, attn_part, ((gpu_dims){n_part, n_group, a->n_row}), ATTN_THREADS, &j));
-        TRY(GPU_GO(g, attn_join, ((gpu_dims){a->n_head, a->n_row, 1}), JOIN_THREADS, &j));
+        TRY(GPU_GO(g, attn_join, ((gpu_dims){a->n_head, a->n_row, gpu_ceil(a->d_v, JOIN_THREADS)}),
+                   JOIN_THREADS, &j));
     } else {
         TRY(GPU_GO(g, attn_rows, ((gpu_dims){n_group, a->n_row, 1}), ATTN_THREADS, &j));
     }

@@ -127,9 +127,28 @@ DEV void attn_dot_add8(float part[ATTN_HEADS][8], const float *q, const float k[
     }
 }
 
+/* Four times eight values of an f16 key, 32 apart: four loads on their way at once. */
+DEV void attn_dot_f16(float part[ATTN_HEADS][8], const float *q, const u16 *key) {
+    u32 w[4][4];
+    UNROLL
+    for (u32 t = 0; t < 4; t++) load_16(w[t], key + 32 * t);
+    UNROLL
+    for (u32 t = 0; t < 4; t++) {
+        float k[8];
+        UNROLL
+        for (u32 i = 0; i < 8; i++) k[i] = f16_to_f32((u16)(w[t][i / 2] >> 16 * (i % 2) & 0xFFFF));
+        attn_dot_add8(part, q + 32 * t, k);
+    }
+}
+
 /* The eight partial sums of one lane for each head. */
 DEV void attn_dot(float part[ATTN_HEADS][8], const attn_args *a, const attn_room *s, u64 vec) {
     const u32 d = a->d_k;
+    if (d % 128 == 0 && a->kv.type == KV_F16) {
+        const u16 *key = (const u16 *)a->kv.k + vec * d;
+        for (u32 i = 8 * (LANE % ATTN_KEY_LANES); i < d; i += 128) attn_dot_f16(part, s->q + i, key + i);
+        return;
+    }
     if (d % 8 == 0) {
         for (u32 i = 8 * (LANE % ATTN_KEY_LANES); i < d; i += 32) {
             float k[8];
@@ -200,25 +219,36 @@ DEV void attn_weights(const attn_args *a, const attn_place *p, const attn_span *
     }
 }
 
+/* One value of the cache into the sums of n heads; pv is where the position's weight for the first is. */
+DEV void attn_value_add(float o[ATTN_HEADS], const float *pv, float v, u32 n) {
+    UNROLL
+    for (u32 h = 0; h < n; h++) o[h] = f32_fma(pv[h], v, o[h]);
+}
+
 /* o of the heads [h0, h0 + n) and channel c over the span, n of 1, 2, 4 known to the compiler: a value of the
- * cache is loaded once for all of them. */
+ * cache is loaded once for all of them. Neighbouring positions are loaded eight at a time. */
 DEV void attn_channel(const attn_args *a, const attn_place *p, const attn_span *span, const attn_room *s,
                       u32 i, u32 n) {
-    const u32 h0 = i / a->d_v * n, c = i % a->d_v;
+    const u32 h0 = i / a->d_v * n, c = i % a->d_v, d = a->d_v;
     const i32 page = cache_page(&a->pages, p->seq, attn_position(span, 0));
-    const u64 base = cache_vector(page, a->n_head_kv, p->kv_head, 0);
+    const u64 base = cache_vector(page, a->n_head_kv, p->kv_head, 0), first = base + span->from % KV_PAGE;
     float o[ATTN_HEADS];
+    u32 j = 0;
     UNROLL
     for (u32 h = 0; h < n; h++) o[h] = 0.0f;
-    for (u32 j = 0; j < span->n; j++) {
-        const u64 vec = base + attn_position(span, j) % KV_PAGE;
-        const float v = cache_load(a->kv.v, a->kv.type, vec * a->d_v + c);
+    for (; !span->list && j + 8 <= span->n; j += 8) {
+        float v[8];
+        cache_load_column(v, a->kv.v, a->kv.type, (first + j) * d + c, d);
         UNROLL
-        for (u32 h = 0; h < n; h++) o[h] = f32_fma(s->pv[j * ATTN_HEADS + h0 + h], v, o[h]);
+        for (u32 k = 0; k < 8; k++) attn_value_add(o, s->pv + (j + k) * ATTN_HEADS + h0, v[k], n);
+    }
+    for (; j < span->n; j++) {
+        const u64 vec = base + attn_position(span, j) % KV_PAGE;
+        attn_value_add(o, s->pv + j * ATTN_HEADS + h0, cache_load(a->kv.v, a->kv.type, vec * d + c), n);
     }
     UNROLL
     for (u32 h = 0; h < n; h++) {
-        if (h0 + h < p->n_head) s->o[(h0 + h) * a->d_v + c] = o[h];
+        if (h0 + h < p->n_head) s->o[(h0 + h) * d + c] = o[h];
     }
 }
 
@@ -314,34 +344,79 @@ KERNEL(attn_part, attn_job, ATTN_THREADS) {
     }
 }
 
-/* Joins the parts of one row and head.
- *   grid    n_head, n_row; block JOIN_THREADS
- *   shared  none
+/* Shared memory of a join: maximum, sum and factors of JOIN_THREADS parts; a < 0: the first part. */
+typedef struct join_room {
+    float *m, *l, *a, *b;
+} join_room;
+
+/* What is joined so far: the same in all threads. */
+typedef struct join_run {
+    float m, l;
+    bool any;
+} join_run;
+
+/* The factors of part THREAD: the largest score before it is a maximum like any other, so parts need not
+ * wait. */
+DEV void join_factors(const join_room *s, const join_run *run) {
+    float before = run->m;
+    bool any = run->any;
+    for (u32 k = 0; k < THREAD; k++) {
+        if (s->l[k] == 0.0f) continue;
+        before = any && before > s->m[k] ? before : s->m[k];
+        any = true;
+    }
+    const attn_factor f = attn_factor_of(any ? before : s->m[THREAD], s->m[THREAD]);
+    s->a[THREAD] = any ? f.a : -1.0f;
+    s->b[THREAD] = f.b;
+}
+
+/* Part k into the running sums and one channel's value; a part without positions (l 0) changes nothing. */
+DEV float join_add(join_run *run, const join_room *s, u32 k, float o, float v) {
+    const float l = s->l[k], a = s->a[k], b = s->b[k];
+    const bool first = a < 0.0f, is = l != 0.0f;
+    run->l = !is ? run->l : first ? l : run->l * a + l * b;
+    run->m = !is ? run->m : first || s->m[k] > run->m ? s->m[k] : run->m;
+    run->any = run->any || is;
+    return !is ? o : first ? v : o * a + v * b;
+}
+
+/* Joins the parts of one row and head, for JOIN_THREADS channels.
+ *   grid    n_head, n_row, ceil(d_v / JOIN_THREADS); block JOIN_THREADS
+ *   shared  4 KiB
  *   needs   attn_part before it, the same record; d_v % 32 == 0 when want_q
  *   order   rule 6, blocks left to right */
 KERNEL(attn_join, attn_job, JOIN_THREADS) {
+    SHARED(float, s_m, JOIN_THREADS);
+    SHARED(float, s_l, JOIN_THREADS);
+    SHARED(float, s_a, JOIN_THREADS);
+    SHARED(float, s_b, JOIN_THREADS);
+    join_room s;
+    s.m = s_m, s.l = s_l, s.a = s_a, s.b = s_b;
     const attn_args *a = &job.a;
-    const u64 ld = a->d_v + 2;
+    const u32 ld = a->d_v + 2, c = BLOCK_Z * JOIN_THREADS + THREAD;
     const float *part = job.part + ((u64)BLOCK_Y * a->n_head + BLOCK_X) * job.n_part * ld;
+    const bool on = c < a->d_v;
     attn_place p;
     p.row = BLOCK_Y;
     p.head0 = BLOCK_X;
-    for (u32 c0 = 0; c0 < a->d_v; c0 += JOIN_THREADS) {
-        const u32 c = c0 + THREAD;
-        const bool on = c < a->d_v;
-        float o = 0.0f, m = 0.0f, l = 0.0f;
-        bool any = false;
-        for (u32 ib = 0; on && ib < job.n_part; ib++) {
-            const float *b = part + ib * ld;
-            if (b[a->d_v + 1] == 0.0f) continue;
-            const attn_factor f = attn_factor_of(any ? m : b[a->d_v], b[a->d_v]);
-            o = any ? o * f.a + b[c] * f.b : b[c];
-            l = any ? l * f.a + b[a->d_v + 1] * f.b : b[a->d_v + 1];
-            m = f.top;
-            any = true;
+    join_run run;
+    run.m = run.l = 0.0f;
+    run.any = false;
+    float o = 0.0f;
+    for (u32 p0 = 0; p0 < job.n_part; p0 += JOIN_THREADS) {
+        const u32 n = u32_min(job.n_part - p0, JOIN_THREADS);
+        const float *from = part + (u64)p0 * ld;
+        if (THREAD < n) {
+            s.m[THREAD] = from[THREAD * ld + a->d_v];
+            s.l[THREAD] = from[THREAD * ld + a->d_v + 1];
         }
-        attn_finish(&job, &p, c, o, l, on);
+        block_sync();
+        if (THREAD < n) join_factors(&s, &run);
+        block_sync();
+        for (u32 k = 0; k < n; k++) o = join_add(&run, &s, k, o, on ? from[k * ld + c] : 0.0f);
+        block_sync();
     }
+    attn_finish(&job, &p, c, o, run.l, on);
 }
 
 /* All blocks of positions of one row and head group.

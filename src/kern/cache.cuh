@@ -39,6 +39,20 @@ DEV void cache_load8(float v[8], const void *p, kv_type type, u64 i) {
     }
 }
 
+/* Values i, i + ld, .. i + 7 ld. */
+DEV void cache_load_column(float v[8], const void *p, kv_type type, u64 i, u32 ld) {
+    if (type == KV_F32) {
+        UNROLL
+        for (u32 k = 0; k < 8; k++) v[k] = ((const float *)p)[i + k * ld];
+    } else if (type == KV_F16) {
+        UNROLL
+        for (u32 k = 0; k < 8; k++) v[k] = f16_to_f32(((const u16 *)p)[i + k * ld]);
+    } else {
+        UNROLL
+        for (u32 k = 0; k < 8; k++) v[k] = (float)((const i8 *)p)[i + k * ld];
+    }
+}
+
 /* Value i of a vector in f32 or f16. */
 DEV void cache_store_float(void *p, kv_type type, u64 i, float x) {
     if (type == KV_F32)

@@ -20,7 +20,7 @@ enum {
     ATTN_THREADS = 256,
     ATTN_HEADS = 4, // query heads that share a reading of keys
     ATTN_DIM_MAX = 512,
-    JOIN_THREADS = 64,
+    JOIN_THREADS = 256, // parts looked at together, and channels of a block
 
     ROUTER_THREADS = 64,
     ROUTER_EXPERTS_MAX = 1024,
