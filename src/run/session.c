@@ -1,6 +1,7 @@
 /* Keeping a timeline: what is cached, what must be read. */
 #include "run/session_int.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -269,6 +270,10 @@ size_t session_pending(const session *s) {
     return s->n_target > s->n ? s->n_target - s->n : 0;
 }
 
+pace *session_pace(session *s) {
+    return &s->pace;
+}
+
 uint32_t session_chunk(const session *s, uint32_t n_max) {
     size_t end = s->n_target > s->n ? s->n_target : s->n;
     for (uint32_t i = 0; engine_has_state(s->e) && i < s->n_mark; i++) {
@@ -405,9 +410,12 @@ mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cache
         if (a->cancel && a->cancel->set)
             return fail(err, MICA_E_CANCELLED, "prompt: cancelled after %zu tokens", s->n);
         if (a->progress) a->progress(a->progress_user, "prompt", s->n - keep, total);
-        session_part p = {.s = s, .n = session_chunk(s, chunk), .all_logits = a->on_logits != NULL};
+        uint32_t most = a->cancel || a->progress ? pace_rows(&s->pace, session_pending(s), chunk) : chunk;
+        session_part p = {.s = s, .n = session_chunk(s, most), .all_logits = a->on_logits != NULL};
         size_t pos = s->n;
+        uint64_t start = clock_ns();
         TRY(session_step(&p, 1, err));
+        pace_took(&s->pace, p.n, clock_ms_since(start));
         for (uint32_t i = 0; a->on_logits && i < p.n; i++)
             TRY(a->on_logits(a->logits_user, pos + i, engine_logits(s->e, i), err));
     }
