@@ -50,7 +50,9 @@ static mica_status answer_once(talk *t, const strbuf *text, mica_error *err) {
     TRY(talk_ask(t, strbuf_cstr(text), text->n, &a, err));
     talk_times(times, sizeof times, &a);
     term_note("%s; load %.0f ms", times, t->model->load_ms);
-    if (a.is_full) term_note("the context of %u tokens is full: -c gives a longer one", t->model->info.n_ctx);
+    if (a.is_full)
+        term_note("the context of %u tokens is full: -c %u gives a longer one", t->model->info.n_ctx,
+                  2 * t->model->info.n_ctx);
     if (a.finish == MICA_FINISH_CANCELLED && interrupt_signal())
         return fail(err, MICA_E_CANCELLED, "answer: stopped");
     return MICA_OK;

@@ -6,7 +6,8 @@
 
 static const char g_run[] =
     "  Without a prompt, and with a terminal on standard input, it is a conversation: /help lists its\n"
-    "  commands, a line that ends in \\ goes on, Ctrl-C stops the answer and leaves at an empty prompt.\n"
+    "  commands, a line that ends in \\ goes on, Tab completes. Ctrl-C stops the answer; at an empty\n"
+    "  prompt, twice, it leaves.\n"
     "  Lines are kept in the file `history` of the cache folder (MICA_HOME).\n"
     "  Generated text alone goes to standard output. Thinking, progress and times go to standard error;\n"
     "  with --raw and --json thinking is part of the text.\n"

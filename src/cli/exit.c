@@ -1,6 +1,8 @@
 /* Statuses to exit codes; signals to a flag. */
 #include "cli/exit.h"
 
+#include "cli/term.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -35,6 +37,7 @@ void exit_failed_check(void) {
 /* Only async-signal-safe calls from here on. The colour reset costs a terminal nothing and saves it from
  * staying dim. */
 static void leave_now(int sig) {
+    term_loud();
     if (isatty(STDERR_FILENO)) {
         const ssize_t ignored = write(STDERR_FILENO, "\033[0m\n", 5);
         (void)ignored;
@@ -51,6 +54,8 @@ static void on_deadline(int sig) {
  * anybody who said stop will wait: hence the deadline. */
 static void on_signal(int sig) {
     static const struct itimerval deadline = {.it_value = {.tv_sec = 1, .tv_usec = 700000}};
+    // Impatience with an answer that is already being stopped must not cost the conversation.
+    if (g_mode == INTERRUPT_STOPS && sig == SIGINT && g_signal != SIGTERM && g_flag.set) return;
     if (g_mode == INTERRUPT_ENDS || g_flag.set) leave_now(sig);
     g_signal = sig;
     mica_cancel(&g_flag);

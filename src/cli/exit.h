@@ -9,7 +9,8 @@ int exit_code(mica_status status);
 void exit_failed_check(
     void); // from now on success means 1: the program worked, and what it checked is not right
 
-/* What SIGINT and SIGTERM do. A second one always ends the program at once. */
+/* What SIGINT and SIGTERM do. A second one ends the program at once, but for a further SIGINT while
+ * INTERRUPT_STOPS is stopping something. */
 typedef enum interrupt_mode {
     INTERRUPT_ENDS,     // end the program at once, with their exit codes; from the start on
     INTERRUPT_WINDS_UP, // set the flag, so that an answer or a download can be brought to an end, but only

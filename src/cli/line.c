@@ -6,11 +6,13 @@
 #include "base/home.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "cli/complete.h"
 #include "cli/exit.h"
 #include "cli/term.h"
 
 #include <errno.h>
 #include <histedit.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,11 +25,13 @@ enum { HISTORY_LINES = 1000 };
 struct line_reader {
     EditLine *el;
     History *history;
-    FILE *screen;       // standard error, or /dev/tty (owned then)
-    char *history_path; // NULL: in memory only
-    sigset_t waiting;   // the signal mask while a key is awaited
-    bool continued;     // the prompt is that of a further line
-    bool had_text;      // when the last interrupt came
+    FILE *screen;                // standard error, or /dev/tty (owned then)
+    char *history_path;          // NULL: in memory only
+    sigset_t waiting;            // the signal mask while a key is awaited
+    bool continued;              // the prompt is that of a further line
+    bool had_text;               // when the last interrupt came
+    const char *const *commands; // borrowed, [n_command]
+    size_t n_command;
 };
 
 static volatile sig_atomic_t g_resized, g_resumed;
@@ -123,6 +127,40 @@ static unsigned char insert_paste(EditLine *el, int key) {
     return CC_REFRESH;
 }
 
+/* The line up to the cursor as UTF-8. */
+static void line_text(EditLine *el, strbuf *out) {
+    const LineInfoW *li = el_wline(el);
+    char bytes[MB_LEN_MAX];
+    for (const wchar_t *c = li->buffer; c < li->cursor; c++) {
+        const int n = wctomb(bytes, *c);
+        strbuf_put(out, n > 0 ? bytes : "?", n > 0 ? (size_t)n : 1);
+    }
+}
+
+/* Tab. Choices are listed below the line. */
+static unsigned char complete_here(EditLine *el, int key) {
+    const line_reader *l = reader_of(el);
+    strbuf text = {0}, insert = {0}, list = {0};
+    (void)key;
+    line_text(el, &text);
+    unsigned char result = CC_REFRESH;
+    const bool is_first_line = !l->continued && !text.failed;
+    if (!is_first_line || !complete_line(strbuf_cstr(&text), l->commands, l->n_command, &insert, &list)) {
+        el_insertstr(el, "\t");
+    } else if (insert.n > 0) {
+        el_insertstr(el, strbuf_cstr(&insert));
+    } else if (list.n > 0) {
+        fprintf(l->screen, "\r\n%s\r\n", strbuf_cstr(&list));
+        result = CC_REDISPLAY;
+    } else {
+        result = CC_REFRESH_BEEP;
+    }
+    strbuf_fini(&text);
+    strbuf_fini(&insert);
+    strbuf_fini(&list);
+    return result;
+}
+
 /* ---- Opening ---- */
 
 static char *prompt_of(EditLine *el) {
@@ -152,10 +190,12 @@ static void watch_window(void) {
     sigaction(SIGCONT, &act, NULL);
 }
 
-mica_status line_open(line_reader **out, mica_error *err) {
+mica_status line_open(line_reader **out, const char *const *commands, size_t n_command, mica_error *err) {
     *out = NULL;
     line_reader *l = mem_calloc(1, sizeof *l);
     if (!l) return fail(err, MICA_E_NOMEM, "line editor: out of memory");
+    l->commands = commands;
+    l->n_command = n_command;
     l->screen = isatty(STDERR_FILENO) ? stderr : fopen("/dev/tty", "w");
     if (!l->screen) l->screen = stderr;
     l->history = history_init();
@@ -175,6 +215,8 @@ mica_status line_open(line_reader **out, mica_error *err) {
     // The wide form: the narrow one makes copies of the two texts that libedit never frees.
     el_wset(l->el, EL_ADDFN, L"mica-paste", L"insert pasted text", insert_paste);
     el_set(l->el, EL_BIND, "\\e[200~", "mica-paste", NULL);
+    el_wset(l->el, EL_ADDFN, L"mica-complete", L"complete a command or a file", complete_here);
+    el_set(l->el, EL_BIND, "^I", "mica-complete", NULL);
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(l->el, NULL); // ~/.editrc: people's own keys win
     watch_window();

@@ -21,7 +21,8 @@ typedef enum line_result {
     LINE_TERMINATED   // SIGTERM
 } line_result;
 
-mica_status line_open(line_reader **out, mica_error *err);
+/* commands: [n_command] names that Tab completes, borrowed. */
+mica_status line_open(line_reader **out, const char *const *commands, size_t n_command, mica_error *err);
 void line_close(line_reader *l); // NULL allowed; the terminal is as it was
 
 /* One message into `out` (cleared first): a line, or several joined by newlines where each but the last ended

@@ -41,6 +41,10 @@ static mica_status check_template(const talk *t, mica_error *err) {
     return st;
 }
 
+static void warn_of_no_thinking(const talk *t, const char *flag) {
+    if (!t->model->info.think_begin) term_note("%s: this model's template knows no thinking", flag);
+}
+
 static mica_status template_flags(talk *t, const options *o, mica_error *err) {
     const char *flag = o->system   ? "--system"
                        : o->think  ? "--think"
@@ -49,8 +53,7 @@ static mica_status template_flags(talk *t, const options *o, mica_error *err) {
     t->raw = o->raw;
     if (o->raw && flag) return fail(err, MICA_E_ARG, "%s: --raw has no chat template to hand it to", flag);
     if (!o->raw) TRY(check_template(t, err));
-    if (o->think && !t->model->info.think_begin)
-        term_note("--think: this model's template knows no thinking");
+    if (o->think) warn_of_no_thinking(t, "--think");
     return MICA_OK;
 }
 
@@ -106,7 +109,41 @@ mica_status talk_set_system(talk *t, const char *text, mica_error *err) {
     return MICA_OK;
 }
 
+/* Where the first question after the system message stands. */
+static size_t first_question(const talk *t) {
+    return strcmp(role_at(t, 0), "system") == 0 ? 1 : 0;
+}
+
+bool talk_undo(talk *t) {
+    const size_t first = first_question(t);
+    size_t n = json_array_size(t->messages);
+    if (n <= first) return false;
+    while (n > first && strcmp(role_at(t, n - 1), "user") != 0) n--;
+    cut_messages(t, n > first ? n - 1 : first);
+    return true;
+}
+
+bool talk_trim(talk *t) {
+    const size_t first = first_question(t);
+    if (json_array_size(t->messages) <= first) return false;
+    do json_array_remove(t->messages, first);
+    while (json_array_size(t->messages) > first && strcmp(role_at(t, first), "user") != 0);
+    return true;
+}
+
+/* The library knows the words; what it is asked with does not matter. */
+static mica_status check_think(const talk *t, const char *think, mica_error *err) {
+    mica_ids ids = {0};
+    const mica_chat_options chat = {.think = think};
+    mica_status st =
+        mica_encode_chat(t->model->model, "[{\"role\":\"user\",\"content\":\"x\"}]", &chat, &ids, NULL, err);
+    mica_ids_free(&ids);
+    return st;
+}
+
 mica_status talk_set_think(talk *t, const char *think, mica_error *err) {
+    TRY(check_think(t, think, err));
+    if (strcmp(think, "off") != 0 && strcmp(think, "none") != 0) warn_of_no_thinking(t, "/think");
     char *copy = mem_strdup(think);
     if (!copy) return fail(err, MICA_E_NOMEM, "/think: out of memory");
     mem_free(t->think_owned);
@@ -169,6 +206,7 @@ static mica_status generate(talk *t, speaker *s, const mica_ids *ids, answer *ou
         .progress = progress_show,
         .progress_user = &s->bar,
     };
+    term_quiet();
     mica_status st = mica_generate(t->model->session, ids->ids, ids->n, &g, speaker_token, s, &out->finish,
                                    &out->stats, err);
     if (st == MICA_E_CANCELLED) {
@@ -179,6 +217,7 @@ static mica_status generate(talk *t, speaker *s, const mica_ids *ids, answer *ou
     const bool had_enough = g.n_predict >= 0 && out->stats.n_generated >= (uint64_t)g.n_predict;
     out->is_full = out->finish == MICA_FINISH_LENGTH && !had_enough;
     speaker_end(s);
+    term_loud();
     if (st == MICA_OK && s->all.failed)
         st = fail(err, MICA_E_NOMEM, "answer: %zu bytes: out of memory", s->all.n);
     return st;
@@ -194,6 +233,21 @@ static mica_status keep_answer(talk *t, const speaker *s, mica_error *err) {
     return MICA_OK;
 }
 
+/* A prompt that the context cannot hold, with the one that could. */
+static mica_status check_length(const talk *t, size_t n, answer *out, mica_error *err) {
+    enum { ROOM = 256 }; // for an answer, and what contexts are whole multiples of
+    const uint32_t n_ctx = t->model->info.n_ctx, made_for = t->model->info.n_ctx_train;
+    const size_t wanted = (n + 2 * ROOM - 1) / ROOM * ROOM;
+    char beyond[80] = "";
+    out->is_too_long = n > n_ctx;
+    if (!out->is_too_long) return MICA_OK;
+    if (made_for && wanted > made_for)
+        snprintf(beyond, sizeof beyond, ", although the model was made for %u at most", made_for);
+    return fail(err, MICA_E_ARG,
+                "prompt: %zu tokens: the context holds %u: -c %zu would hold it and a short answer%s", n,
+                n_ctx, wanted, beyond);
+}
+
 static mica_status answer_now(talk *t, const char *raw_text, size_t n, answer *out, mica_error *err) {
     mica_status st = MICA_OK;
     mica_ids ids = {0};
@@ -204,6 +258,7 @@ static mica_status answer_now(talk *t, const char *raw_text, size_t n, answer *o
     if (ids.n == 0)
         TRY_GOTO(fail(err, MICA_E_ARG, "prompt: empty: the model needs at least one token"), done);
     out->n_prompt = ids.n;
+    TRY_GOTO(check_length(t, ids.n, out, err), done);
     const reply_options how = {.model = t->model->model,
                                .raw = t->raw,
                                .in_think = in_think,
@@ -212,7 +267,8 @@ static mica_status answer_now(talk *t, const char *raw_text, size_t n, answer *o
     TRY_GOTO(speaker_init(&s, &how, t->o->json, err), done);
     TRY_GOTO(generate(t, &s, &ids, out, err), done);
     if (t->o->json) TRY_GOTO(put_done(t, &s, out, err), done);
-    TRY_GOTO(keep_answer(t, &s, err), done);
+    out->is_dropped = !t->raw && out->finish == MICA_FINISH_CANCELLED && s.answer.n == 0;
+    if (!out->is_dropped) TRY_GOTO(keep_answer(t, &s, err), done);
 done:
     speaker_fini(&s);
     mica_ids_free(&ids);
@@ -223,7 +279,7 @@ mica_status talk_ask(talk *t, const char *text, size_t n, answer *out, mica_erro
     const size_t before = json_array_size(t->messages);
     if (!t->raw) TRY(add_message(t, "user", text, n, err));
     mica_status st = answer_now(t, text, n, out, err);
-    if (st != MICA_OK) cut_messages(t, before);
+    if (st != MICA_OK || out->is_dropped) cut_messages(t, before);
     return st;
 }
 
@@ -235,23 +291,30 @@ mica_status talk_again(talk *t, answer *out, mica_error *err) {
     cut_messages(t, n - 1);
     t->sampling.seed++; // the same seed would say the same again
     mica_status st = answer_now(t, NULL, 0, out, err);
-    if (st == MICA_OK)
+    if (st == MICA_OK && !out->is_dropped)
         json_decref(old);
     else
         json_array_append_new(t->messages, old);
     return st;
 }
 
+/* "12 tokens, 340 ms, 35.3 t/s"; one token came out of the prompt and has no time of its own. */
+static void format_part(char *out, size_t size_bytes, uint64_t n, const char *cached, double ms,
+                        uint64_t n_timed) {
+    char rate[32] = "";
+    if (n_timed > 1 && ms > 0) snprintf(rate, sizeof rate, ", %.1f t/s", per_second(n_timed, ms));
+    snprintf(out, size_bytes, "%llu token%s%s, %.0f ms%s", (unsigned long long)n, n == 1 ? "" : "s", cached,
+             ms, rate);
+}
+
 void talk_times(char *out, size_t size_bytes, const answer *a) {
     const mica_stats *x = &a->stats;
-    char cached[48] = "", drafts[64] = "";
+    char cached[48] = "", drafts[64] = "", prompt[120], made[120];
     if (x->n_cached) snprintf(cached, sizeof cached, " (%llu cached)", (unsigned long long)x->n_cached);
     if (x->n_drafted)
         snprintf(drafts, sizeof drafts, ", %.0f %% of drafts taken",
                  100.0 * (double)x->n_accepted / (double)x->n_drafted);
-    snprintf(out, size_bytes,
-             "prompt %llu tokens%s, %.0f ms, %.1f t/s; answer %llu tokens, %.0f ms, %.1f t/s%s",
-             (unsigned long long)a->n_prompt, cached, x->prompt_ms,
-             per_second(a->n_prompt - x->n_cached, x->prompt_ms), (unsigned long long)x->n_generated,
-             x->decode_ms, per_second(x->n_generated, x->decode_ms), drafts);
+    format_part(prompt, sizeof prompt, a->n_prompt, cached, x->prompt_ms, a->n_prompt - x->n_cached);
+    format_part(made, sizeof made, x->n_generated, "", x->decode_ms, x->n_generated);
+    snprintf(out, size_bytes, "prompt %s; answer %s%s", prompt, made, drafts);
 }

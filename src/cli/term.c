@@ -6,9 +6,11 @@
 #include "cli/print.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 static struct {
@@ -75,6 +77,60 @@ int term_output_error(void) {
     return g_term.output_errno;
 }
 
+/* ---- Echo ---- */
+
+static const int g_leaving[] = {SIGTSTP, SIGCONT, SIGHUP, SIGQUIT};
+enum { N_LEAVING = sizeof g_leaving / sizeof g_leaving[0] };
+
+static struct {
+    volatile sig_atomic_t on; // echo is off, or was until a stop
+    struct termios kept;      // as it was found
+    struct sigaction before[N_LEAVING];
+} g_quiet;
+
+static bool is_in_front(void) {
+    return tcgetpgrp(STDIN_FILENO) == getpgrp(); // else touching the terminal would stop us
+}
+
+static void set_echo(bool on) {
+    struct termios t = g_quiet.kept;
+    if (!on) t.c_lflag &= (tcflag_t) ~(ECHO | ECHONL);
+    if (is_in_front()) tcsetattr(STDIN_FILENO, TCSANOW, &t);
+}
+
+/* Gives the echo back, then does what the signal does by itself. */
+static void on_leaving(int sig) {
+    const int why = errno;
+    if (sig == SIGCONT) {
+        set_echo(false);
+    } else {
+        set_echo(true);
+        if (sig == SIGTSTP) {
+            raise(SIGSTOP);
+        } else {
+            signal(sig, SIG_DFL);
+            raise(sig);
+        }
+    }
+    errno = why;
+}
+
+void term_quiet(void) {
+    if (g_quiet.on || !g_term.in_tty || !is_in_front() || tcgetattr(STDIN_FILENO, &g_quiet.kept) != 0) return;
+    struct sigaction act = {.sa_handler = on_leaving, .sa_flags = SA_RESTART};
+    sigemptyset(&act.sa_mask);
+    for (int i = 0; i < N_LEAVING; i++) sigaction(g_leaving[i], &act, &g_quiet.before[i]);
+    g_quiet.on = 1;
+    set_echo(false);
+}
+
+void term_loud(void) {
+    if (!g_quiet.on) return;
+    g_quiet.on = 0;
+    for (int i = 0; i < N_LEAVING; i++) sigaction(g_leaving[i], &g_quiet.before[i], NULL);
+    set_echo(true);
+}
+
 /* ---- Progress ---- */
 
 enum { BAR_AFTER_MS = 300, BAR_EVERY_MS = 80, LINE_AFTER_MS = 1000, LINE_EVERY_MS = 10000 };
@@ -122,7 +178,8 @@ void progress_format(char *out, size_t size_bytes, const progress *p, amount a, 
     if (a.total && a.done > a.total) a.done = a.total;
     const double share = a.total ? (double)a.done / (double)a.total : 0;
     const double seconds = (double)(a.now_ns - p->start_ns) * 1e-9;
-    const double rate = seconds > 0.2 ? (double)a.done / seconds : 0;
+    const double rate =
+        seconds > 0.2 && a.done > p->start_done ? (double)(a.done - p->start_done) / seconds : 0;
     char text[80], left[32], percent[16] = "", bar[48] = "";
     format_amount(text, sizeof text, p->what, a, rate);
     format_left(left, sizeof left, a, rate);
@@ -161,7 +218,7 @@ void progress_show(void *state, const char *what, uint64_t done, uint64_t total)
     const uint64_t now = clock_ns();
     if (strncmp(p->what, what, sizeof p->what - 1) != 0) {
         progress_end(p);
-        *p = (progress){.start_ns = now, .last_ns = now};
+        *p = (progress){.start_ns = now, .last_ns = now, .start_done = done};
         snprintf(p->what, sizeof p->what, "%s", what);
     }
     const amount a = {done, total, now};

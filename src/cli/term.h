@@ -31,10 +31,17 @@ void term_error(const mica_error *err);                 // the one line of a fai
 bool term_flush(void);
 int term_output_error(void);
 
+/* While text streams, keys that are typed must not show up in it: between the two the terminal on standard
+ * input echoes nothing and keeps the keys for whoever reads next. Ctrl-Z and the signals that end the program
+ * give the echo back. Nothing happens where standard input is no terminal or belongs to another program. */
+void term_quiet(void);
+void term_loud(void); // async-signal-safe
+
 /* A mica_progress_fn and its state. Zeroed is ready. */
 typedef struct progress {
     char what[24];
     uint64_t start_ns, last_ns; // of this `what`; of the last thing shown
+    uint64_t start_done;        // what was there already when it began: no part of the rate
     int last_tenth;
     bool drawn; // a bar stands on the terminal's line
 } progress;

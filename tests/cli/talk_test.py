@@ -10,6 +10,7 @@ import re
 import select
 import signal
 import sys
+import termios
 import time
 
 from harness import LLAMA, Failed, case, main, need
@@ -133,12 +134,103 @@ def talk_commands(t):
     need(int(re.search(r"prompt (\d+) tokens", x.ask("Tell me a story.")).group(1)) > after, "/system")
     x.send("/think\r")
     need("on, off" in x.prompt(), "/think")
+    x.send("/think bla\r")
+    need("'bla': not on, off" in x.prompt(), "/think bla is not refused at once")
+    x.send("/THINK Off\r")
+    need("'Off': not" in x.prompt(), "commands in capitals")
     f = t.file("question.txt", "Capital of Cyprus?")
     need("prompt" in x.ask(f"/read {f}"), "/read")
     x.send("/read /nonexistent\r")
     need("No such file" in x.prompt(), "/read of nothing")
+    need("prompt" in x.ask(f'/read "{f}" '), "/read of a name in quotes")
+    (t.tmp / "home" / "at home.txt").write_text("Capital of Cyprus?")
+    need("prompt" in x.ask("/read ~/at home.txt"), "/read of ~")
     x.send("\x04")
     need(x.end() == 0, "exit code of Ctrl-D")
+
+
+@case
+def talk_undo_and_trim(t):
+    x = Terminal(t, "--temp", "0", "-n", "4")
+    count = lambda text: int(re.search(r"prompt (\d+) token", text).group(1))
+    x.prompt()
+    x.send("/undo\r")
+    need("nothing to take back" in x.prompt(), "/undo of nothing")
+    one = count(x.ask("Capital of Cyprus?"))
+    two = count(x.ask("Capital of Iceland?"))
+    x.send("/undo\r")
+    x.expect("(taken back)")
+    x.prompt()
+    need(count(x.ask("Capital of Iceland?")) == two, "/undo left something, or took too much")
+    x.send("/trim\r")
+    x.expect("are forgotten)")
+    x.prompt()
+    x.send("/trim\r")
+    x.expect("are forgotten)")
+    x.prompt()
+    x.send("/trim\r")
+    need("nothing to forget" in x.prompt(), "/trim of nothing")
+    need(count(x.ask("Capital of Cyprus?")) == one, "/trim left something")
+    x.send("exit\r")
+    need(x.end() == 0, "exit code of the word exit")
+
+
+@case
+def talk_tab_completes(t):
+    folder = t.tmp / "tab"
+    folder.mkdir()
+    (folder / "question one.txt").write_text("Capital of Cyprus?")
+    (folder / "other.txt").write_text("x")
+    x = Terminal(t, "--temp", "0", "-n", "4")
+    x.prompt()
+    x.send("/he\t")
+    x.expect("/help ")
+    x.send("\r")
+    x.expect("/undo")
+    x.prompt()
+    x.send("/re\t")
+    x.expect("/read")  # the choices
+    x.send(f"ad {folder}/qu\t")
+    x.expect("question one.txt")
+    x.send("\r")
+    x.expect("answer ")
+    x.prompt()
+    x.send("\x04")
+    need(x.end() == 0, "exit code")
+
+
+@case
+def talk_keys_do_not_show_in_an_answer(t):
+    """And come out at the next prompt; the terminal echoes again afterwards, also after Ctrl-Z."""
+    echoes = lambda: bool(termios.tcgetattr(x.fd)[3] & termios.ECHO)
+
+    def until(wanted, what):
+        end = time.time() + 20
+        while not wanted() and time.time() < end:
+            x.read(0.02)
+        need(wanted(), what)
+
+    x = Terminal(t, "--raw", "--ignore-eos", "--device", "ref", "-n", "-1", "--temp", "1")
+    x.prompt()
+    x.send("Tell me everything.\r")
+    x.expect("everything.")
+    until(lambda: not echoes() and termios.tcgetattr(x.fd)[3] & termios.ICANON, "echo stays on")
+    x.send("typed ahead")
+    x.read(0.3)
+    need("typed ahead" not in x.seen, f"keys show in the answer: {x.seen!r}")
+    os.kill(x.pid, signal.SIGTSTP)
+    os.waitpid(x.pid, os.WUNTRACED)
+    need(echoes(), "no echo while it is stopped")
+    os.kill(x.pid, signal.SIGCONT)
+    until(lambda: not echoes(), "echo after going on")
+    x.send("\x03")
+    x.expect("(stopped", 10)
+    x.expect("> ")
+    x.expect("typed ahead", 5)
+    x.send("\x03")
+    x.prompt()
+    x.send("\x04")
+    need(x.end() == 0, "exit code")
 
 
 @case
@@ -149,7 +241,8 @@ def talk_ctrl_c_stops_the_answer_only(t):
     x.expect("everything.")
     x.read(1)
     x.send("\x03")
-    x.expect("(stopped)", 5)
+    x.send("\x03")  # impatience costs nothing
+    x.expect("(stopped;", 10)
     x.prompt()
     x.send("some words")
     x.expect("some words")
@@ -160,6 +253,26 @@ def talk_ctrl_c_stops_the_answer_only(t):
     x.prompt()
     x.send("\x03")
     need(x.end() == 130, "exit code of the second Ctrl-C")
+
+
+@case
+def talk_a_stopped_question_is_taken_back(t):
+    """While its prompt is read, which is long here: no word of an answer came."""
+    long = t.file("long question.txt", "word " * 900)
+    x = Terminal(t, "--device", "ref", "--temp", "0", "-n", "4")
+    x.prompt()
+    one = int(re.search(r"prompt (\d+) token", x.ask("Capital of Cyprus?")).group(1))
+    x.send("/clear\r")
+    x.prompt()
+    x.send(f"/read {long}\r")
+    x.expect("prompt ")  # it is being read
+    x.send("\x03")
+    x.send("\x03")
+    x.expect("the question is taken back", 30)
+    x.prompt()
+    need(int(re.search(r"prompt (\d+) token", x.ask("Capital of Cyprus?")).group(1)) == one, "it is still there")
+    x.send("\x04")
+    need(x.end() == 0, "exit code")
 
 
 @case
@@ -236,10 +349,14 @@ def talk_error_goes_on(t):
     x = Terminal(t, "-c", "256", "-n", "4", "--temp", "0")
     x.prompt()
     x.send("word " * 300 + "\r")
-    x.expect("256")
-    x.expect("/clear")
-    x.prompt()
+    need("-c 1024 would hold it" in x.expect("short answer"), "no context that would fit")
+    need("/clear" not in x.prompt(), "/clear is offered where there is nothing to forget")
     x.ask("Capital of Cyprus?")
+    x.send("word " * 300 + "\r")
+    x.expect("/trim")
+    x.prompt()
+    x.send("/regen\r")
+    x.expect("t/s)")
     x.send("\x04")
     need(x.end() == 0, "exit code")
 
