@@ -353,15 +353,15 @@ static mica_status generate(mica_step_item *it, const mica_generate_options *o, 
                             mica_error *err) {
     const mica_session *s = it->session;
     size_t total = mica_session_pending(s);
-    pace *speed = session_pace(s->s);
+    chunk_pace *speed = session_pace(s->s);
     for (bool more = true; more;) {
         size_t left = mica_session_pending(s);
         uint64_t start = clock_ns();
         if (o->progress && left > 0) o->progress(o->progress_user, "prompt", total - left, total);
         if (left > 0 && (o->cancel || o->progress))
-            it->n_prompt = pace_rows(speed, left, s->m->info.n_ubatch);
+            it->n_prompt = chunk_rows(speed, left, s->m->info.n_ubatch);
         TRY(mica_step(it, 1, err));
-        pace_took(speed, it->n_read, clock_ms_since(start));
+        chunk_took(speed, it->n_read, clock_ms_since(start));
         if (it->status != MICA_OK) return fail(err, it->status, "%s", it->error.text);
         size_t now = mica_session_pending(s);
         add_stats(t, it, left > 0, clock_ms_since(start));

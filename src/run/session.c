@@ -270,7 +270,7 @@ size_t session_pending(const session *s) {
     return s->n_target > s->n ? s->n_target - s->n : 0;
 }
 
-pace *session_pace(session *s) {
+chunk_pace *session_pace(session *s) {
     return &s->pace;
 }
 
@@ -410,12 +410,12 @@ mica_status session_sync(session *s, const session_sync_args *a, size_t *n_cache
         if (a->cancel && a->cancel->set)
             return fail(err, MICA_E_CANCELLED, "prompt: cancelled after %zu tokens", s->n);
         if (a->progress) a->progress(a->progress_user, "prompt", s->n - keep, total);
-        uint32_t most = a->cancel || a->progress ? pace_rows(&s->pace, session_pending(s), chunk) : chunk;
+        uint32_t most = a->cancel || a->progress ? chunk_rows(&s->pace, session_pending(s), chunk) : chunk;
         session_part p = {.s = s, .n = session_chunk(s, most), .all_logits = a->on_logits != NULL};
         size_t pos = s->n;
         uint64_t start = clock_ns();
         TRY(session_step(&p, 1, err));
-        pace_took(&s->pace, p.n, clock_ms_since(start));
+        chunk_took(&s->pace, p.n, clock_ms_since(start));
         for (uint32_t i = 0; a->on_logits && i < p.n; i++)
             TRY(a->on_logits(a->logits_user, pos + i, engine_logits(s->e, i), err));
     }

@@ -13,7 +13,7 @@
 
 #include "mica.h"
 #include "run/engine.h"
-#include "run/pace.h"
+#include "run/chunk.h"
 #include "run/prefix.h"
 
 typedef struct session session;
@@ -43,7 +43,7 @@ typedef struct session_reuse {
  * may be NULL. */
 mica_status session_begin(session *s, const session_begin_args *a, session_reuse *reuse, mica_error *err);
 size_t session_pending(const session *s); // tokens that wait
-pace *session_pace(session *s);           // of reading them, where somebody waits for it
+chunk_pace *session_pace(session *s);     // of reading them, where somebody waits for it
 /* How many of them, at most n_max, the next step should take: snapshots are taken between steps. */
 uint32_t session_chunk(const session *s, uint32_t n_max);
 

@@ -41,7 +41,7 @@ struct session {
     uint32_t n_accepted; // rows of the last step that happened, for the draft block
     uint64_t step;       // of the engine when they were made
     bool taken;          // has a part in the step being built
-    pace pace;           // of its prompts
+    chunk_pace pace;     // of its prompts
 };
 
 #define NO_STATE SIZE_MAX
