@@ -20,7 +20,7 @@ static void put_device(table *t, const json_t *d) {
 }
 
 static mica_status put_devices(const json_t *list, mica_error *err) {
-    static const char *const heads[] = {"id", "name", "arch", "vram", "free", "state"};
+    static const char *const heads[] = {"id", "name", "arch", "memory", "free", "state"};
     table t = {.n_col = 6};
     size_t i;
     json_t *d;

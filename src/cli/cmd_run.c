@@ -31,8 +31,19 @@ static mica_status take_prompt(strbuf *text, bool *has, const options *o, mica_e
     return MICA_OK;
 }
 
+/* Known before the wait for the model; the library knows the same words (cli_test.py compares them). */
+static mica_status check_think(const char *think, mica_error *err) {
+    static const char *const words[] = {"on",     "off",  "none",  "minimal", "low",
+                                        "medium", "high", "xhigh", "max"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(think, words[i]) == 0) return MICA_OK;
+    return fail(err, MICA_E_ARG,
+                "--think: \"%s\": not on, off, none, minimal, low, medium, high, xhigh or max", think);
+}
+
 static mica_status check_flags(const options *o, mica_error *err) {
     json_error_t why;
+    if (o->think) TRY(check_think(o->think, err));
     if (!o->model && !o->hf) return fail(err, MICA_E_ARG, "-m: missing: name a GGUF file or a pulled model");
     for (size_t i = 0; i < o->stop.n; i++) // half a character would be looked for inside others
         if (!utf8_valid(o->stop.p[i], strlen(o->stop.p[i])))

@@ -301,6 +301,30 @@ static const option_row *find_row(const command *c, const char *word, size_t n) 
     return NULL;
 }
 
+/* What people of llama.cpp and ollama type, where a name nearby would be a wrong guess. */
+static const struct {
+    const char *flags, *instead;
+} g_elsewhere[] = {
+    {"-fa --flash-attn --no-flash-attn", "nothing to choose: attention never keeps a table of all scores"},
+    {"-b --batch-size", "-ub is the number of prompt tokens computed at once"},
+    {"--mlock", "there is no such lock: `mica plan` says whether the model stays in memory"},
+    {"--mmap --no-mmap", "weights are always mapped from the file"},
+    {"-cnv --conversation -i --interactive -if", "leave out -p and -f for a conversation"},
+    {"-no-cnv --no-conversation", "-p gives one answer, --raw leaves out the chat template"},
+    {"--jinja --no-jinja --chat-template", "the model's own template is always used, --raw leaves it out"},
+    {"-co --color --colors", "colour is used on a terminal, NO_COLOR switches it off"},
+    {"-e --escape --no-escape", "the text is taken as it is: let the shell write line breaks"},
+    {"--no-display-prompt --simple-io --no-warmup --no-perf", "that is how it always is: leave it out"},
+    {"-v --verbose --log-disable --log-verbose", "times go to standard error, 2>/dev/null leaves them out"},
+    {"-ctk -ctv --cache-type-k --cache-type-v", "--kv f16, f32 or int8 sets the type of keys and values"},
+};
+
+static const char *elsewhere(const char *flag, size_t n) {
+    for (size_t i = 0; i < sizeof g_elsewhere / sizeof g_elsewhere[0]; i++)
+        if (among(g_elsewhere[i].flags, flag, n)) return g_elsewhere[i].instead;
+    return NULL;
+}
+
 static mica_status fail_unknown_flag(const command *c, const char *flag, size_t n, mica_error *err) {
     const option_row *other = find_row(NULL, flag, n);
     if (other) {
@@ -317,6 +341,8 @@ static mica_status fail_unknown_flag(const command *c, const char *flag, size_t 
         names[n_name++] = g_rows[i].name;
         if (g_rows[i].aliases && !strchr(g_rows[i].aliases, ' ')) names[n_name++] = g_rows[i].aliases;
     }
+    const char *instead = elsewhere(flag, n);
+    if (instead) return fail(err, MICA_E_ARG, "%.*s: no flag of mica: %s", (int)n, flag, instead);
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)n, flag);
     const char *near = near_word(word, names, n_name);
@@ -508,6 +534,12 @@ static mica_status find_command(options *o, int argc, char **argv, int *n_word, 
         return fail(err, MICA_E_ARG, "%s: %s: `mica help %s` lists what it can do", first,
                     argc > 2 ? "unknown second word" : "a second word is missing", first);
     }
+    static const char *const other[][2] = {{"ls", "list"},      {"chat", "run"},     {"generate", "run"},
+                                           {"show", "inspect"}, {"info", "inspect"}, {"download", "pull"},
+                                           {"remove", "rm"},    {"delete", "rm"}};
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
+        if (strcmp(first, other[i][0]) == 0)
+            return fail(err, MICA_E_ARG, "%s: unknown command: did you mean `mica %s`?", first, other[i][1]);
     const char *names[CMD_N];
     for (int id = 0; id < CMD_N; id++) names[id] = command_at((command_id)id)->name;
     const char *near = near_word(first, names, CMD_N);

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from harness import FIXTURES, LLAMA, MOE, QWEN3, case, main, need
+from harness import FIXTURES, LLAMA, MOE, QWEN3, ROOT, case, main, need
 
 # ---- run: one answer ----
 
@@ -232,8 +232,6 @@ def run_control_tokens_in_text_stay_text(t):
 @case
 def device_flags_refuse(t):
     for flag, value in (
-        ("--vram", "16G"),
-        ("--vram-reserve", "1G"),
         ("--kv-resident", "1"),
         ("--n-cpu-moe", "4"),
         ("--experts-ram", "all"),
@@ -313,6 +311,23 @@ def unknown_words(t):
 
 
 @case
+def words_of_other_programs(t):
+    for flag, word in (("-fa", "attention"), ("-cnv", "-p"), ("--jinja", "template"), ("--mmap", "mapped")):
+        t.run(flag).fails(2, flag, word)
+    for flag in ("-b", "--mlock", "--no-mmap", "-no-cnv", "--color", "-i", "-e", "-v", "-ctk", "-ctv"):
+        need("did you mean" not in t.run(flag, "1").fails(2, flag).err, f"{flag}: a wrong guess")
+    t("ls").fails(2, "`mica list`")
+    t("chat").fails(2, "`mica run`")
+
+
+@case
+def think_is_checked_before_loading(t):
+    t("run", "-m", t.tmp / "nothing.gguf", "-p", "x", "--think", "maybe").fails(2, "--think", "maybe")
+    for word in ("on", "off", "none", "minimal", "low", "medium", "high", "xhigh", "max"):
+        t.run("-p", "x", "-n", "0", "--think", word).ok()
+
+
+@case
 def values_are_checked(t):
     for flag, bad, why in (
         ("-n", "x", "whole number"),
@@ -380,6 +395,19 @@ def help_names_every_flag(t):
 
 
 @case
+def contract_lists_what_there_is(t):
+    """Every command of docs/CONTRACT.md is one, or stands in its table of what is not built yet."""
+    text = (ROOT / "docs" / "CONTRACT.md").read_text()
+    missing = set(re.findall(r"`mica ([a-z]+)`", text.split("## Not built yet")[1]))
+    listed = text.split("## Commands")[1].split("Common options")[0]
+    promised = set()
+    for words in re.findall(r"^    mica ([a-z]+(?:(?:\|| \| )[a-z]+)*)", listed, re.M):
+        promised |= set(re.split(r" ?\| ?", words))
+    there = set(re.findall(r"^  ([a-z]+)", t("help").ok().out.split("Often used")[0], re.M))
+    need(promised - there == missing, f"promised {promised - there}, said to be missing {missing}")
+
+
+@case
 def help_needs_no_model(t):
     r = t("run", "--help", "-m", "nothing").ok()
     need("Usage: mica run" in r.out, r.out[:80])
@@ -422,7 +450,7 @@ def completion_works_in_bash(t):
     need("--context" in complete(t, ["mica", "run", "--con"]), "--con")
     need(complete(t, ["mica", "run", "--kv", ""]) == ["f16", "f32", "int8"], "--kv")
     need(complete(t, ["mica", "eval", "logits", "--positions", "a"]) == ["all"], "--positions")
-    need("--vram" not in complete(t, ["mica", "run", "--"]), "refused flags are offered")
+    need("--kv-resident" not in complete(t, ["mica", "run", "--"]), "refused flags are offered")
 
 
 @case
