@@ -22,6 +22,7 @@ struct answer {
     strbuf gap;      // the blanks before a call's marker, for the case that it is none
     bool begun;      // CALL: its name was given
     size_t n_given;  // ... and so many bytes of its arguments
+    size_t n_looked; // CALL: how long the live part was when it was last read for more
     int n_call;
 };
 
@@ -124,6 +125,7 @@ static void enter(answer *a, state s) {
     a->state = s;
     a->thought = false;
     a->seen = 0;
+    a->n_looked = 0;
 }
 
 /* ---- one step of each state: true when it got on, false when it waits for more ---- */
@@ -296,6 +298,9 @@ static bool step_call(answer *a, bool end) {
     }
     a->seen = s.n > begin + mark.n ? s.n - mark.n + 1 : begin;
     if (!end) {
+        if (s.n < a->n_looked + a->n_looked / 64)
+            return false; // long calls in larger pieces: each is a new reading
+        a->n_looked = s.n;
         give_begun(a, upto(s, s.n - overlap(s, mark)));
         return false;
     }
