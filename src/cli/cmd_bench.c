@@ -86,8 +86,12 @@ static mica_status put_csv(const json_t *rows, mica_error *err) {
     printf("test,depth,median_tps,min_tps,max_tps,gbps,bound_gbps,share\n");
     json_array_foreach((json_t *)(uintptr_t)rows, i, v) {
         const bench_row r = row_of(v);
-        printf("%s,%llu,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g\n", r.test, (unsigned long long)member_u64(v, "depth"),
-               r.median, r.min, r.max, r.gbps, r.bound, r.share);
+        printf("%s,%llu,%.6g,%.6g,%.6g,", r.test, (unsigned long long)member_u64(v, "depth"), r.median, r.min,
+               r.max);
+        if (r.has_bound)
+            printf("%.6g,%.6g,%.6g\n", r.gbps, r.bound, r.share);
+        else
+            printf(",,\n"); // not known is not 0
     }
     return MICA_OK;
 }
@@ -127,7 +131,7 @@ static mica_status bench(const options *o, const mica_bench_options *b, uint32_t
     put_subject(&x);
     st = mica_bench(&text, x.session, b, progress_show, &bar, err);
     progress_end(&bar);
-    if (st == MICA_OK) st = put_table(text, o->format, err);
+    if (st == MICA_OK) st = put_table(text, o->json ? BENCH_JSON : o->format, err);
 done:
     mica_text_free(text);
     open_close(&x);

@@ -42,7 +42,8 @@ typedef struct option_row {
 #define COMPUTE (C(RUN) | C(SERVE) | C(BENCH) | EVALS)
 #define TEXTS (C(TOKENIZE) | C(DETOKENIZE) | C(TEMPLATE))
 #define JSONS                                                                                                \
-    (C(RUN) | EVALS | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS | C(LIST) | C(SYNTH) | C(ENV) | C(VERSION))
+    (C(RUN) | C(BENCH) | EVALS | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS | C(LIST) | C(SYNTH) | C(ENV) |   \
+     C(VERSION))
 #define EVERY ((UINT64_C(1) << CMD_N) - 1)
 #define ROW(g, k, field, who)                                                                                \
     .group = GROUP_##g, .kind = KIND_##k, .offset = offsetof(options, field), .commands = (who)

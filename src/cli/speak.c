@@ -104,6 +104,8 @@ void speaker_end(speaker *s) {
     if (!s->json) {
         leave_thinking(s);
         if (term_stdout_is_tty() && s->last != '\n') putchar('\n');
+        if (!term_stdout_is_tty() && s->last != '\n' && term_flush() && term_streams_meet())
+            fputc('\n', stderr);
     }
     if (!term_flush()) s->failed = true;
 }

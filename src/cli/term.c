@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -32,6 +33,12 @@ bool term_stdin_is_tty(void) {
 }
 bool term_stdout_is_tty(void) {
     return g_term.out_tty;
+}
+bool term_streams_meet(void) {
+    struct stat out, err;
+    if (g_term.err_tty) return true;
+    return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev &&
+           out.st_ino == err.st_ino;
 }
 bool term_stderr_is_smart(void) {
     return g_term.smart;

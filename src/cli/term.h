@@ -15,6 +15,8 @@
 void term_init(void); // once, after interrupt_install
 bool term_stdin_is_tty(void);
 bool term_stdout_is_tty(void);
+/* Does what goes to standard error show up below standard output: on a terminal, or in the same file? */
+bool term_streams_meet(void);
 bool term_stderr_is_smart(void); // a terminal that understands escape sequences
 int term_width(void);            // of standard error, 80 when unknown
 

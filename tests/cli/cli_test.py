@@ -53,6 +53,16 @@ def run_prompt_sources_agree(t):
 
 
 @case
+def run_times_stand_on_a_line_of_their_own(t):
+    path = t.tmp / "both.txt"
+    with open(path, "wb") as f:
+        argv = [t.mica, "run", "-m", LLAMA, "-p", "Capital of Cyprus?", "--temp", "0", "--think", "off"]
+        subprocess.run(argv, stdout=f, stderr=f, stdin=subprocess.DEVNULL, env=t.env, check=True, timeout=60)
+    lines = path.read_text().splitlines()
+    need(any(l.startswith("mica: prompt ") for l in lines), f"{lines}")
+
+
+@case
 def run_json_shape(t):
     d = t.answer("--think", "off")
     need(
@@ -308,6 +318,16 @@ def unknown_words(t):
     t("rm").fails(2, "usage")
     t("completion", "tcsh").fails(2, "tcsh", "fish")
     t("help", "nothing").fails(2, "nothing")
+
+
+@case
+def bench_forms(t):
+    argv = ["bench", "-m", LLAMA, "-p", "8", "-n", "4", "-r", "1"]
+    rows = t(*argv, "--json").json()
+    need([r["test"] for r in rows] == ["pp8", "tg4"], f"{rows}")
+    csv = t(*argv, "-o", "csv").ok().out.splitlines()
+    need(csv[1].startswith("pp8,") and csv[1].endswith(",,,"), f"{csv}")
+    need(not csv[2].endswith(",,,"), f"{csv}")
 
 
 @case
