@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 mica_status open_path(char **path, const options *o, mica_error *err) {
@@ -36,11 +37,16 @@ mica_status open_path(char **path, const options *o, mica_error *err) {
 /* llama.cpp's -ngl: 0 keeps everything on the CPU, which is a device here. */
 static mica_status device_of(const char **device, const options *o, mica_error *err) {
     *device = o->device;
+    if (o->device && strncasecmp(o->device, "rocm", 4) == 0)
+        return fail(err, MICA_E_DEVICE,
+                    "--device: %s: AMD cards are hip:0, hip:1 ...: `mica devices` lists them", o->device);
     if (o->gpu_layers < 0) return MICA_OK;
     if (o->gpu_layers > 0)
-        return fail(err, MICA_E_DEVICE,
-                    "-ngl: %lld: no card can be used: this build runs models on the CPU only",
-                    (long long)o->gpu_layers);
+        return fail(
+            err, MICA_E_DEVICE,
+            "-ngl: %lld: layers are not counted out here: --device hip:0 (AMD) or cuda:0 (NVIDIA) uses a "
+            "card, `mica devices` lists them",
+            (long long)o->gpu_layers);
     if (!o->device) *device = "cpu";
     return MICA_OK;
 }
