@@ -23,7 +23,7 @@ mica_status gpu_op_embed(dev *d, const embed_args *a, mica_error *err) {
 mica_status gpu_op_norm(dev *d, const norm_args *a, mica_error *err) {
     gpu *g = (gpu *)d;
     norm_job j = {*a, gpu_bad(g, GPU_BAD_NORM)};
-    return GPU_GO(g, norm_rows, ((gpu_dims){a->n_row, 1, 1}), ROW_THREADS, &j);
+    return GPU_GO(g, norm_rows, ((gpu_dims){a->n_row, 1, 1}), NORM_THREADS, &j);
 }
 
 mica_status gpu_quantise(gpu *g, const quant_act *a, uint32_t n_row, uint32_t n_col, uint32_t what,
@@ -37,7 +37,7 @@ mica_status gpu_op_quantise(dev *d, const quantise_args *a, mica_error *err) {
 }
 
 mica_status gpu_op_add_norm(dev *d, const add_norm_args *a, mica_error *err) {
-    return GPU_GO((gpu *)d, add_norm_rows, ((gpu_dims){a->n_row, 1, 1}), ROW_THREADS, a);
+    return GPU_GO((gpu *)d, add_norm_rows, ((gpu_dims){a->n_row, 1, 1}), NORM_THREADS, a);
 }
 
 mica_status gpu_op_rope_table(dev *d, const rope_table_args *a, mica_error *err) {

@@ -4,11 +4,18 @@
 
 #include "kern/act.cuh"
 
-/* Sum of squares by rule 8: threads 0 to 63 have the partial sums. Every thread has the result. */
-DEV float block_sum_squares(const float *x, u32 n, float *pair) {
+/* Sum of squares by rule 8 for a block of NORM_THREADS: all of them bring values to the tile, threads 0 to 63 have
+ * the partial sums. When n <= NORM_TILE the tile holds x afterwards. Every thread has the result. */
+DEV float block_sum_squares(const float *x, u32 n, float *tile, float *pair) {
     float p = 0.0f;
-    if (THREAD < 64) {
-        for (u32 i = THREAD; i < n; i += 64) p = f32_fma(x[i], x[i], p);
+    for (u32 at = 0; at < n; at += NORM_TILE) {
+        const u32 m = u32_min(n - at, NORM_TILE);
+        if (at) block_sync();
+        for (u32 i = THREAD; i < m; i += NORM_THREADS) tile[i] = x[at + i];
+        block_sync();
+        if (THREAD < 64) {
+            for (u32 i = THREAD; i < m; i += 64) p = f32_fma(tile[i], tile[i], p);
+        }
     }
     p = lane_tree_f32(p, 32);
     if (THREAD < 64 && LANE == 0) pair[THREAD / 32] = p;
@@ -32,20 +39,22 @@ DEV float rms_factor(float sum_squares, u32 n, float eps) {
 }
 
 /* y = RMS(x) * w, quantised when asked.
- *   grid    n_row; block ROW_THREADS
- *   shared  8 bytes
+ *   grid    n_row; block NORM_THREADS
+ *   shared  32 KiB
  *   needs   n_col % 32 == 0 when want_q
  *   order   rule 8, 64 partial sums */
-KERNEL(norm_rows, norm_job, ROW_THREADS) {
+KERNEL(norm_rows, norm_job, NORM_THREADS) {
+    SHARED(float, tile, NORM_TILE);
     SHARED(float, pair, 2);
     const u32 row = BLOCK_X, n = job.a.n_col;
     const float *x = job.a.x + (u64)(job.a.row_of ? (u32)job.a.row_of[row] : row) * job.a.ld_x;
     float *y = job.a.y.x + (u64)row * job.a.y.ld;
-    const float r = rms_factor(block_sum_squares(x, n, pair), n, job.a.eps);
-    for (u32 i0 = 0; i0 < n; i0 += ROW_THREADS) {
+    const float r = rms_factor(block_sum_squares(x, n, tile, pair), n, job.a.eps);
+    const float *from = n <= NORM_TILE ? tile : x;
+    for (u32 i0 = 0; i0 < n; i0 += NORM_THREADS) {
         const u32 i = i0 + THREAD;
         const bool on = i < n;
-        float v = on ? x[i] * r : 0.0f;
+        float v = on ? from[i] * r : 0.0f;
         if (on && job.a.w) v = v * job.a.w[i];
         if (on) y[i] = v;
         if (job.a.want_q) act_store(&job.a.y, row, i, v, on, &job.bad);
@@ -53,18 +62,20 @@ KERNEL(norm_rows, norm_job, ROW_THREADS) {
 }
 
 /* x += RMS(y) * w
- *   grid    n_row; block ROW_THREADS
- *   shared  8 bytes
+ *   grid    n_row; block NORM_THREADS
+ *   shared  32 KiB
  *   needs   nothing
  *   order   rule 8, 64 partial sums */
-KERNEL(add_norm_rows, add_norm_args, ROW_THREADS) {
+KERNEL(add_norm_rows, add_norm_args, NORM_THREADS) {
+    SHARED(float, tile, NORM_TILE);
     SHARED(float, pair, 2);
     const u32 n = job.n_col;
     const float *y = job.y + (u64)BLOCK_X * n;
     float *x = job.x + (u64)BLOCK_X * n;
-    const float r = rms_factor(block_sum_squares(y, n, pair), n, job.eps);
-    for (u32 i = THREAD; i < n; i += ROW_THREADS) {
-        float v = y[i] * r;
+    const float r = rms_factor(block_sum_squares(y, n, tile, pair), n, job.eps);
+    const float *from = n <= NORM_TILE ? tile : y;
+    for (u32 i = THREAD; i < n; i += NORM_THREADS) {
+        float v = from[i] * r;
         if (job.w) v = v * job.w[i];
         x[i] = x[i] + v;
     }

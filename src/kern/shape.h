@@ -3,7 +3,9 @@
 #define MICA_KERN_SHAPE_H
 
 enum {
-    ROW_THREADS = 256, // norms and what goes element by element
+    ROW_THREADS = 256,   // what goes element by element
+    NORM_THREADS = 1024, // norms of whole rows
+    NORM_TILE = 8192,    // values of a row that are kept between reading and writing
     EMBED_THREADS = 128,
 
     ROW_LANES = 8, // lanes that share a row of weights in the token role: each has 8 of the 64 accumulators
