@@ -110,15 +110,18 @@ $(SM:%=$(BUILD)/kern/%): $(BUILD)/kern/%: $(KERN_TEXT) $(BUILD)/tools/nvrtc
 kern-cuda: $(SM:%=$(BUILD)/kern/%.gz)
 kern: kern-amd
 	@$(MAKE) --no-print-directory $(if $(shell $(BUILD)/tools/nvrtc --find "$(NVRTC)" 2>/dev/null),kern-cuda)
+	@rm -f $(BUILD)/kern/embed.s
 	@$(MAKE) --no-print-directory all
-.PHONY: kern kern-amd kern-cuda
+check-kern: kern-amd
+	@tests/kern/kern_test.py $(BUILD)
+.PHONY: kern kern-amd kern-cuda check-kern
 
 # Device source, and the code objects that `make kern` has made of it as it is now, inside the library. Without them
 # a card's kernels are compiled at first use.
-KERN_OBJ := $(wildcard $(BUILD)/kern/*.gz)
-$(BUILD)/kern/embed.s: $(KERN_TEXT) $(KERN_OBJ) tools/embed.sh Makefile
+# Objects are no prerequisites: a plain make must never compile kernels. Those older than their text are left out.
+$(BUILD)/kern/embed.s: $(KERN_TEXT) tools/embed.sh Makefile
 	@mkdir -p $(@D)
-	@tools/embed.sh $@ "$(KERN_TEXT)" "$(KERN_OBJ)"
+	@tools/embed.sh $@ "$(KERN_TEXT)" "$(wildcard $(BUILD)/kern/*.gz)"
 $(BUILD)/kern/embed.o: $(BUILD)/kern/embed.s
 	@$(CC) -c $< -o $@
 LIB_OBJ += $(BUILD)/kern/embed.o
