@@ -4,8 +4,8 @@
 
 #include "kern/act.cuh"
 
-/* Sum of squares by rule 8 for a block of NORM_THREADS: all of them bring values to the tile, threads 0 to 63 have
- * the partial sums. When n <= NORM_TILE the tile holds x afterwards. Every thread has the result. */
+/* Sum of squares by rule 8 for a block of NORM_THREADS: all of them bring values to the tile, threads 0 to
+ * 63 have the partial sums. When n <= NORM_TILE the tile holds x afterwards. Every thread has the result. */
 DEV float block_sum_squares(const float *x, u32 n, float *tile, float *pair) {
     float p = 0.0f;
     for (u32 at = 0; at < n; at += NORM_TILE) {

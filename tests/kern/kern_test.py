@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What the compiler made of the kernels for AMD's cards: registers, spills, scratch, shared memory, occupancy, and
-the instructions that make them fast. No card is needed.
+"""What the compiler made of the kernels for AMD's cards: registers, spills, scratch, shared memory,
+occupancy, and the instructions that make them fast. No card is needed.
 
     tests/kern/kern_test.py BUILD [--record]
 
-BUILD/kern/gfx*.co are the objects of `make kern-amd`. A kernel that spills or uses scratch fails, and so does one
-that takes more registers or shared memory, or runs fewer waves, than resources.txt beside this file says: a
-change that needs more records it (--record) in the same commit. Last line: N passed, N failed, N skipped."""
+BUILD/kern/gfx*.co are the objects of `make kern-amd`. A kernel that spills or uses scratch fails, and so does
+one that takes more registers or shared memory, or runs fewer waves, than resources.txt beside this file says:
+a change that needs more records it (--record) in the same commit. Last line: N passed, N failed, N skipped."""
 
 import os
 import re
@@ -16,9 +16,9 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "resources.txt")
-TARGETS = (
-    "gfx906 gfx1030 gfx1031 gfx1032 gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1200 gfx1201".split()
-)
+TARGETS = [
+    f"gfx{n}" for n in "906 1030 1031 1032 1100 1101 1102 1103 1150 1151 1152 1200 1201".split()
+]
 FULL_FILE = {"gfx1100", "gfx1101", "gfx1151", "gfx1200", "gfx1201"}  # half as many registers again
 FIELDS = ("vgpr", "sgpr", "lds", "waves")
 counts = {"ok": 0, "FAILED": 0, "skip": 0}
@@ -33,8 +33,12 @@ def tool(name):
     return shutil.which(f"{name}-19") or shutil.which(name)
 
 
+def output(name, *args):
+    return subprocess.run([tool(name), *args], check=True, capture_output=True, text=True).stdout
+
+
 def waves(target, vgpr):
-    """Waves of one SIMD unit that the vector registers leave room for (LLVM's AMDGPUBaseInfo has the sizes)."""
+    """Waves of one SIMD unit that the vector registers leave room for (sizes: LLVM's AMDGPUBaseInfo)."""
     if target == "gfx906":
         file, granule, most = 256, 4, 10
     elif target in FULL_FILE:
@@ -46,7 +50,7 @@ def waves(target, vgpr):
 
 def notes(path):
     """{kernel: {field: number}} from the object's metadata."""
-    text = subprocess.run([tool("llvm-readelf"), "--notes", path], check=True, capture_output=True, text=True).stdout
+    text = output("llvm-readelf", "--notes", path)
     found = {}
     for part in re.split(r"\n  - \.args:", text)[1:]:
         field = dict(re.findall(r"\n    \.(\w+): +(\S+)", part))
@@ -73,7 +77,7 @@ def read_table():
 
 def write_table(table):
     with open(TABLE, "w", encoding="utf-8") as f:
-        f.write("# target kernel vector-registers scalar-registers shared-bytes waves; kern_test.py --record\n")
+        f.write("# target kernel vector-registers scalar-registers shared-bytes waves; --record\n")
         for target in TARGETS:
             for kernel, r in sorted(table.get(target, {}).items()):
                 f.write(f"{target} {kernel} {' '.join(map(str, r))}\n")
@@ -85,23 +89,26 @@ def check_spills(target, kernels):
         for k, f in sorted(kernels.items())
         if (n := f["private_segment_fixed_size"]) or f["vgpr_spill_count"] or f["sgpr_spill_count"]
     ]
-    say("FAILED" if bad else "ok", f"{target} no spills and no scratch" + (f": {'; '.join(bad[:5])}" if bad else ""))
+    why = f": {'; '.join(bad[:5])}" if bad else ""
+    say("FAILED" if bad else "ok", f"{target} no spills and no scratch{why}")
 
 
 def check_growth(target, now, recorded):
     bad = [f"{k}: not recorded" for k in now if k not in recorded]
     for k, r in now.items():
         was = recorded.get(k, r)
-        worse = [f"{n} {b} -> {a}" for n, a, b in zip(FIELDS, r, was) if (a < b if n == "waves" else a > b)]
+        pairs = zip(FIELDS, r, was)
+        worse = [f"{n} {b} -> {a}" for n, a, b in pairs if (a < b if n == "waves" else a > b)]
         if worse:
             bad.append(f"{k}: {', '.join(worse)}")
     text = f"{target} {len(now)} kernels within resources.txt"
-    say("FAILED" if bad else "ok", text + (f": {'; '.join(bad[:5])} (of {len(bad)}); --record" if bad else ""))
+    why = f": {'; '.join(bad[:5])} (of {len(bad)}); --record" if bad else ""
+    say("FAILED" if bad else "ok", text + why)
 
 
 def bodies(path):
     """{kernel: instructions}"""
-    text = subprocess.run([tool("llvm-objdump"), "-d", path], check=True, capture_output=True, text=True).stdout
+    text = output("llvm-objdump", "-d", path)
     parts = re.split(r"\n[0-9a-f]+ <(\w+)>:\n", text)
     return dict(zip(parts[1::2], parts[2::2]))
 
@@ -116,7 +123,7 @@ def check_instructions(target, path):
     if not products:
         say("FAILED", f"{target} instructions: no product kernels")
     elif no_dot or no_wide:
-        say("FAILED", f"{target} instructions: without {dot}: {no_dot[:5]}; without wide loads: {no_wide[:5]}")
+        say("FAILED", f"{target}: without {dot}: {no_dot[:5]}; without wide loads: {no_wide[:5]}")
     else:
         say("ok", f"{target} {len(products)} product kernels use {dot} and wide loads")
 
