@@ -5,8 +5,8 @@ occupancy, and the instructions that make them fast. No card is needed.
     tests/kern/kern_test.py BUILD [--record]
 
 BUILD/kern/gfx*.co are the objects of `make kern-amd`. A kernel that spills or uses scratch fails, and so does
-one that takes more registers or shared memory, or runs fewer waves, than resources.txt beside this file says:
-a change that needs more records it (--record) in the same commit. Last line: N passed, N failed, N skipped."""
+one that takes more registers or shared memory, or runs fewer waves, than resources.txt beside this file
+says: a change that needs more records it (--record) in the same commit. Last line: N passed, N failed, N skipped."""
 
 import os
 import re
@@ -142,7 +142,10 @@ def main():
         if "--record" in sys.argv:
             table[target] = resources(target, kernels)
         check_spills(target, kernels)
-        check_growth(target, resources(target, kernels), table.get(target, {}))
+        if target in table:
+            check_growth(target, resources(target, kernels), table[target])
+        else:
+            say("skip", f"{target} growth: not recorded yet (--record)")
         check_instructions(target, path)
     if "--record" in sys.argv:
         write_table(table)
