@@ -6,7 +6,8 @@ occupancy, and the instructions that make them fast. No card is needed.
 
 BUILD/kern/gfx*.co are the objects of `make kern-amd`. A kernel that spills or uses scratch fails, and so does
 one that takes more registers or shared memory, or runs fewer waves, than resources.txt beside this file
-says: a change that needs more records it (--record) in the same commit. Last line: N passed, N failed, N skipped."""
+says: a change that needs more records it (--record) in the same commit.
+Last line: N passed, N failed, N skipped."""
 
 import os
 import re
