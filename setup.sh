@@ -107,10 +107,35 @@ if [ -n "$missing" ]; then
 fi
 
 # ---- Build ----
+
+# make with its output in the log; tells how far it is: over and over on a terminal, else every 30 seconds.
+build_all() {
+    local total job rc=0 n told=0
+    total=$(make -n all 2>/dev/null | grep -cE '^echo "  (CC|LD) ') || true
+    make -j"$(nproc)" all >build/setup.log 2>&1 &
+    job=$!
+    trap 'kill $job 2>/dev/null; exit 130' INT
+    while kill -0 $job 2>/dev/null; do
+        n=$(grep -cE '^  (CC|LD) ' build/setup.log) || true
+        if [ -t 1 ]; then
+            printf '\r  %s of %s files' "$n" "$total"
+        elif [ $(($(date +%s) - start)) -ge $((told + 30)) ]; then
+            told=$(($(date +%s) - start))
+            say "$n of $total files, $told s"
+        fi
+        sleep 0.5
+    done
+    wait $job || rc=$?
+    trap - INT
+    [ -t 1 ] && printf '\r\033[K'
+    return $rc
+}
+
 step "Build"
 mkdir -p build
 start=$(date +%s)
-if ! make -j"$(nproc)" all >build/setup.log 2>&1; then
+say "one to four minutes on two processors; the output goes to build/setup.log"
+if ! build_all; then
     grep -E 'error|Error|undefined|\*\*\*' build/setup.log | head -20 >&2
     die "the build failed: all of its output is in build/setup.log"
 fi
