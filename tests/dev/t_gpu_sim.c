@@ -158,8 +158,8 @@ static void test_a_graph_replays_what_was_captured(void **state) {
 static void test_a_stream_waits_for_another(void **state) {
     (void)state;
     float host[N], back[N], two = 2.0f;
-    void *other, *event, *first = NULL, *last = NULL, *pinned;
-    float ms;
+    void *other, *event = NULL, *first = NULL, *last = NULL, *pinned;
+    float ms = 0;
     open_card("latency=100", 0);
     CHECK(v->pinned_alloc(&pinned, N_BYTES, 0) == 0);
     CHECK(v->stream_new(&other, GPU_STREAM_APART) == 0 && v->event_new(&event, 0) == 0);

@@ -520,8 +520,7 @@ static void test_random_grammars(void **state) {
                                          "aab",
                                          "\xC3\x83\xC2\xA9",
                                          "a\xC3\x83",
-                                         "\xC2\xA9"
-                                         "b",
+                                         "\302\251b",
                                          "abc",
                                          "cab",
                                          "bc",
