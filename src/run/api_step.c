@@ -76,15 +76,15 @@ static mica_status choose(const step_work *w, const float *logits, uint64_t pos,
     return sampler_pick(w->it->session->m->pick, &a, id, err);
 }
 
-/* Gives a token out. False when it was the last: the session's finish says why. */
-static bool emit(step_work *w, int32_t id, const float *logits) {
+/* Gives a token out. When it was the last the session's finish says why. The grammar's own mask let the token
+ * through, but going on can fail: nothing is given out then, the answer could not be held to it any more. */
+static mica_status emit(step_work *w, int32_t id, const float *logits, mica_error *err) {
     mica_step_item *it = w->it;
     mica_session *s = it->session;
-    // Its own mask let the token through.
-    if (w->sampling->grammar) mica_grammar_accept(w->sampling->grammar, id, NULL);
+    if (w->sampling->grammar) TRY(mica_grammar_accept(w->sampling->grammar, id, err));
     if (!it->ignore_end && text_vocab_ends(s->m->vocab, id)) {
         s->finish = MICA_FINISH_STOP;
-        return false;
+        return MICA_OK;
     }
     if (it->top)
         logprob_top(it->top + (size_t)it->n_id * (1 + it->n_top), it->n_top, id, logits,
@@ -95,7 +95,7 @@ static bool emit(step_work *w, int32_t id, const float *logits) {
         s->finish = MICA_FINISH_STOP;
     else if (it->n_predict >= 0 && s->n_made >= (uint64_t)it->n_predict)
         s->finish = MICA_FINISH_LENGTH;
-    return s->finish == MICA_FINISH_NONE;
+    return MICA_OK;
 }
 
 /* Chooses what follows the session's last token, which the next step appends. */
@@ -108,8 +108,7 @@ static mica_status choose_next(step_work *w, mica_error *err) {
     }
     TRY(choose(w, logits, session_length(s->s), &s->next, err));
     s->has_next = true;
-    emit(w, s->next, logits);
-    return MICA_OK;
+    return emit(w, s->next, logits, err);
 }
 
 /* ---- drafts ---- */
@@ -260,8 +259,9 @@ static mica_status take_window(step_work *w, mica_error *err) {
         const float *logits = session_window_logits(s->s, n_keep);
         agreed = false;
         st = choose(w, logits, base + n_keep + 1, &s->next, err);
+        if (st == MICA_OK) st = emit(w, s->next, logits, err);
         if (st == MICA_OK)
-            agreed = emit(w, s->next, logits) && n_keep < w->n_draft && s->next == w->window[n_keep + 1];
+            agreed = s->finish == MICA_FINISH_NONE && n_keep < w->n_draft && s->next == w->window[n_keep + 1];
     }
     s->has_next = st == MICA_OK;
     w->it->n_drafted = w->n_draft;

@@ -8,14 +8,14 @@
 
 #include "base/mem.h"
 
-enum { COST_UNKNOWN = 0, COST_OPEN, COST_TOO_MUCH = GRAM_INLINE + 1, MAX_COST_DEPTH = 200 };
+enum { COST_UNKNOWN = 0, COST_OPEN, COST_TOO_MUCH = GRAM_INLINE + 1, MAX_COST_DEPTH = 1000 };
 
 typedef struct compiler {
     gram *g;
     gram_program *p;
     uint32_t *map;  // owned, [n_rule of g]: number in the program, GRAM_NONE: not needed so far
     uint32_t *back; // owned, [n_rule of g]: the rule of each number
-    uint32_t n_map;
+    uint32_t n_map, n_visit;
     uint8_t *cost;             // owned, [n_rule of g]: COST_* or 2 + states
     uint64_t control_first[4]; // bytes that control tokens begin with
 } compiler;
@@ -50,6 +50,7 @@ static unsigned add_cost(unsigned a, unsigned b) {
 static unsigned cost_of(compiler *c, gram_expr e, int depth) {
     const gram_node *n = &c->g->node[e];
     unsigned sum = 1;
+    if (++depth > MAX_COST_DEPTH) return COST_TOO_MUCH;
     switch (n->kind) {
     case GRAM_BYTES: return add_cost(n->b < GRAM_INLINE ? n->b : COST_TOO_MUCH, 1);
     case GRAM_CLASS: return 1;
@@ -62,16 +63,17 @@ static unsigned cost_of(compiler *c, gram_expr e, int depth) {
         if (n->hi > GRAM_INLINE) return COST_TOO_MUCH;
         sum = n->hi * (1 + cost_of(c, n->a, depth));
         return add_cost(sum > COST_TOO_MUCH ? COST_TOO_MUCH : sum, 1);
-    case GRAM_RULE: return add_cost(1, cost_of_rule(c, n->a, depth + 1));
+    case GRAM_RULE: return add_cost(1, cost_of_rule(c, n->a, depth));
     case GRAM_TOKEN:
     case GRAM_NOT_TOKEN: return 1;
     default: return COST_TOO_MUCH;
     }
 }
 
-/* Recursion makes it too much, and so does a long chain of rules (our own stack is meant). */
+/* Recursion makes it too much, and so does what nests too deep through rules: each may nest GRAM_MAX_DEPTH
+ * deep and call the next at its bottom, and threads with small stacks come here too. */
 static unsigned cost_of_rule(compiler *c, uint32_t rule, int depth) {
-    if (c->cost[rule] == COST_OPEN || depth > MAX_COST_DEPTH) return COST_TOO_MUCH;
+    if (c->cost[rule] == COST_OPEN) return COST_TOO_MUCH;
     if (c->cost[rule] != COST_UNKNOWN) return c->cost[rule] - 2u;
     c->cost[rule] = COST_OPEN;
     const unsigned cost = cost_of(c, c->g->rule[rule].body, depth);
@@ -156,6 +158,7 @@ static uint32_t emit_copies(compiler *c, gram_expr e, uint32_t n, uint32_t s, ui
         const uint32_t begin = c->p->n_state;
         s = emit_expr(c, e, s);
         if (out != GRAM_NONE) s = emit(c, ST_SPLIT, s, out);
+        if (c->p->n_state == begin) break; // the empty text: more of it is no more
         if (!alike || i < GRAM_NEAR || failed(c)) continue;
         if (i == GRAM_NEAR) {
             begin_near = begin;
@@ -206,6 +209,11 @@ static uint32_t emit_until(compiler *c, const gram_node *n, uint32_t next) {
 static uint32_t emit_expr(compiler *c, gram_expr e, uint32_t next) {
     const gram_node *n = &c->g->node[e];
     if (failed(c)) return 0;
+    if (++c->n_visit > GRAM_MAX_VISIT)
+        return gram_fail(c->g, MICA_E_ARG,
+                         "grammar: more than %d parts: fewer or smaller repetitions are needed",
+                         GRAM_MAX_VISIT),
+               0;
     switch (n->kind) {
     case GRAM_BYTES: return emit_bytes(c, (slice){c->g->text.p + n->a, n->b}, next);
     case GRAM_CLASS: return emit(c, ST_CLASS, n->a, next);

@@ -59,17 +59,19 @@ void gram_fini(gram *g) {
     strbuf_fini(&g->text);
 }
 
+static uint32_t over(gram *g, const char *is, int bound, const char *what) {
+    if (g->of_schema)
+        gram_fail(g, MICA_E_ARG, "schema: %s %d%s", is, bound, what);
+    else
+        gram_fail(g, MICA_E_ARG, "grammar: line %u column %u: %s %d%s", g->line, g->column, is, bound, what);
+    return 0;
+}
+
 /* A failed grammar still has expression 0 to hand around. */
 static gram_expr node_new(gram *g, gram_node n, unsigned depth) {
     if (g->st != MICA_OK) return 0;
-    if (g->n_node >= GRAM_MAX_EXPR)
-        return gram_fail(g, MICA_E_ARG, "grammar: line %u column %u: more than %d expressions", g->line,
-                         g->column, GRAM_MAX_EXPR),
-               0;
-    if (depth > GRAM_MAX_DEPTH)
-        return gram_fail(g, MICA_E_ARG, "grammar: line %u column %u: nested deeper than %d", g->line,
-                         g->column, GRAM_MAX_DEPTH),
-               0;
+    if (g->n_node >= GRAM_MAX_EXPR) return over(g, "more than", GRAM_MAX_EXPR, " expressions");
+    if (depth > GRAM_MAX_DEPTH) return over(g, "nested deeper than", GRAM_MAX_DEPTH, "");
     if (!gram_grow(g, &g->node, &g->cap_node, g->n_node + 1u, sizeof *g->node)) return 0;
     n.depth = (uint8_t)depth;
     n.line = g->line;
@@ -153,10 +155,7 @@ static uint32_t rule_add(gram *g, slice name, bool named) {
     uint32_t rule = 0;
     mica_error err;
     if (g->st != MICA_OK) return 0;
-    if (g->n_rule >= GRAM_MAX_RULES)
-        return gram_fail(g, MICA_E_ARG, "grammar: line %u column %u: more than %d rules", g->line, g->column,
-                         GRAM_MAX_RULES),
-               0;
+    if (g->n_rule >= GRAM_MAX_RULES) return over(g, "more than", GRAM_MAX_RULES, " rules");
     if (text_symtab_add(&g->names, name, &named, &rule, &err) != MICA_OK)
         return gram_fail(g, err.status, "%s", err.text), 0;
     if (!gram_grow(g, &g->rule, &g->cap_rule, rule + 1u, sizeof *g->rule)) return 0;

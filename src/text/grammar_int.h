@@ -16,6 +16,7 @@ enum {
     GRAM_MAX_RULES = 20000,
     GRAM_MAX_EXPR = 1 << 19,   // expressions
     GRAM_MAX_STATE = 1 << 18,  // states of all automata
+    GRAM_MAX_VISIT = 1 << 22,  // expressions met while repetitions are written out: not all make states
     GRAM_MAX_RANGES = 4096,    // of one class
     GRAM_MAX_ITEMS = 8192,     // places at once
     GRAM_MAX_WORK = 32000000,  // places made and tokens met for one mask

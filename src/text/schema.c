@@ -4,6 +4,8 @@
 #include "base/mem.h"
 #include "text/schema_int.h"
 
+#include <math.h>
+
 /* ---- where we are ---- */
 
 void schema_refuse(schema *s, const char *keyword, const char *why) {
@@ -222,7 +224,7 @@ static bool type_fits(const json_t *value, const char *type) {
            (json_is_null(value) && strcmp(type, "null") == 0) ||
            (json_is_integer(value) && strcmp(type, "integer") == 0) ||
            (json_is_real(value) && strcmp(type, "integer") == 0 &&
-            json_real_value(value) == (double)(int64_t)json_real_value(value)) ||
+            json_real_value(value) == floor(json_real_value(value))) ||
            (json_is_number(value) && strcmp(type, "number") == 0);
 }
 

@@ -68,6 +68,8 @@ static gram_expr whole_between(gram *g, int64_t a, int64_t b) {
         low = high + 1;
         if (n < SCHEMA_MAX_DIGITS) high = high * 10 + 9;
     }
+    if (n_alt == 0)
+        gram_fail(g, MICA_E_ARG, "schema: %" PRId64 " is more than %d digits", a, SCHEMA_MAX_DIGITS);
     return gram_alt(g, n_alt);
 }
 
@@ -89,13 +91,15 @@ static bool read_bound(schema *s, const json_t *j, const char *key, bool integer
     }
     const double d = json_number_value(v);
     const bool low = strstr(key, "inimum") != NULL, open = key[0] == 'e';
-    if (d > (double)WHOLE_MAX || d < -(double)WHOLE_MAX) { // nothing is over it anyway
-        if (low == (d < 0)) return false;
+    const json_int_t whole = json_integer_value(v); // 0: it is none
+    const bool over = whole > WHOLE_MAX || whole < -WHOLE_MAX;
+    if (over || (!json_is_integer(v) && fabs(d) >= 1e18)) { // WHOLE_MAX is no double
+        if (low == (d < 0)) return false;                   // nothing is beyond it anyway
         schema_refuse(s, key, "leaves no number of 18 digits");
         return false;
     }
     if (json_is_integer(v)) {
-        *out = json_integer_value(v);
+        *out = whole;
         return true;
     }
     if (d != floor(d)) {

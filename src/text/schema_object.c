@@ -6,6 +6,10 @@
 
 #include "base/mem.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 gram_expr schema_space(gram *g) {
     if (g->gemma) return gram_seq(g, 0);
     const uint32_t rule = gram_rule_named(g, SLICE_LIT("space"));
@@ -76,55 +80,83 @@ static gram_expr key_char(gram *g, const gram_range *out, size_t n) {
     return schema_char(g, r, k);
 }
 
-/* Anything, and the quote. The end of the key is a part of its rules: were it outside, every character could
- * be the last of a rule, and nothing could be learned of keys by themselves (grammar_mask.c). */
+/* Anything, and the quote, in one rule for all keys. The end of the key is a part of its rules: were it
+ * outside, every character could be the last of a rule, and nothing could be learned of keys by themselves
+ * (grammar_mask.c). */
 static gram_expr key_rest(gram *g) {
     static const gram_range none[] = {{0, 0}};
-    return two(g, gram_repeat(g, key_char(g, none, 1), 0, GRAM_NONE), schema_lit(g, "\""));
-}
-
-static bool starts_with(const word *w, const word *prefix, size_t n) {
-    return w->n >= n && memcmp(w->cp, prefix->cp, n * sizeof *w->cp) == 0;
+    const uint32_t rule = gram_rule_named(g, SLICE_LIT("the rest of a key"));
+    if (g->st == MICA_OK && g->rule[rule].body == GRAM_NONE)
+        gram_define(g, rule, two(g, gram_repeat(g, key_char(g, none, 1), 0, GRAM_NONE), schema_lit(g, "\"")));
+    return gram_call(g, rule);
 }
 
 enum { MAX_BRANCH = 255 };
 
-/* What is none of the words, behind the first `at` characters of w[0], which all of w[0..n) share: a rule for
- * each such point. */
-static gram_expr other_than(gram *g, const word *w, size_t n, size_t at) {
-    gram_range next[MAX_BRANCH + 1];
-    size_t n_next = 0;
-    bool is_word = false;
-    uint32_t n_alt = 0;
-    if (g->st != MICA_OK) return 0;
+/* Words w[first .. first + n) share their first `at` characters: a rule for what is none of them from there.
+ */
+typedef struct point {
+    uint32_t rule;
+    size_t first, n, at;
+} point;
+
+typedef struct key_tree {
+    const word *w; // sorted
+    point *todo;   // owned: points whose rules have no body so far
+    uint32_t n_todo, cap_todo;
+} key_tree;
+
+static int by_characters(const void *a, const void *b) {
+    const word *x = a, *y = b;
+    for (size_t i = 0; i < x->n && i < y->n; i++)
+        if (x->cp[i] != y->cp[i]) return x->cp[i] < y->cp[i] ? -1 : 1;
+    return (x->n > y->n) - (x->n < y->n);
+}
+
+static gram_expr point_new(gram *g, key_tree *t, size_t first, size_t n, size_t at) {
     const uint32_t rule = gram_rule_new(g);
-    next[n_next++] = (gram_range){0, 0}; // no NUL in keys
-    for (size_t i = 0; i < n; i++) {
-        is_word = is_word || w[i].n == at;
-        if (w[i].n == at) continue;
-        bool seen = false;
-        for (size_t k = 1; k < n_next; k++) seen = seen || next[k].lo == w[i].cp[at];
-        if (seen) continue;
-        if (n_next > MAX_BRANCH) // a key list of that many beginnings: none of them is looked at further
-            return gram_fail(g, MICA_E_ARG, "schema: more than %d beginnings of keys", MAX_BRANCH), 0;
-        next[n_next++] = (gram_range){w[i].cp[at], w[i].cp[at]};
-        word *with = mem_alloc(n * sizeof *with);
-        size_t n_with = 0;
-        if (!with) return gram_fail(g, MICA_E_NOMEM, "schema: out of memory"), 0;
-        for (size_t k = i; k < n; k++)
-            if (starts_with(&w[k], &w[i], at + 1)) with[n_with++] = w[k];
-        gram_push(g, two(g, schema_char(g, &next[n_next - 1], 1), other_than(g, with, n_with, at + 1)));
-        mem_free(with);
+    if (gram_grow(g, &t->todo, &t->cap_todo, t->n_todo + 1u, sizeof *t->todo))
+        t->todo[t->n_todo++] = (point){rule, first, n, at};
+    return gram_call(g, rule);
+}
+
+static void point_define(gram *g, key_tree *t, point p) {
+    gram_range next[MAX_BRANCH + 1] = {{0, 0}}; // no NUL in keys
+    size_t n_next = 1, k;
+    uint32_t n_alt = 1;
+    const size_t end = p.first + p.n;
+    const bool is_word = p.first < end && t->w[p.first].n == p.at; // the shortest comes first
+    for (size_t i = p.first + is_word; i < end; i = k) {
+        const uint32_t cp = t->w[i].cp[p.at];
+        for (k = i + 1; k < end && t->w[k].cp[p.at] == cp;) k++;
+        if (n_next > MAX_BRANCH) { // a key list of that many beginnings: none of them is looked at further
+            gram_fail(g, MICA_E_ARG, "schema: more than %d beginnings of keys", MAX_BRANCH);
+            return;
+        }
+        next[n_next++] = (gram_range){cp, cp};
+        gram_push(g, two(g, schema_char(g, &next[n_next - 1], 1), point_new(g, t, i, k - i, p.at + 1)));
         n_alt++;
     }
     gram_push(g, two(g, key_char(g, next, n_next), key_rest(g)));
-    n_alt++;
     if (!is_word) {
         gram_push(g, schema_lit(g, "\""));
         n_alt++;
     }
-    gram_define(g, rule, gram_alt(g, n_alt));
-    return gram_call(g, rule);
+    gram_define(g, p.rule, gram_alt(g, n_alt));
+}
+
+/* What is none of the words; sorts them. A rule for each of their beginnings, made one after the other: keys
+ * may be long, and nothing here nests. */
+static gram_expr other_than(gram *g, word *w, size_t n) {
+    key_tree t = {.w = w};
+    qsort(w, n, sizeof *w, by_characters);
+    const gram_expr e = point_new(g, &t, 0, n, 0);
+    while (t.n_todo && g->st == MICA_OK) {
+        const point p = t.todo[--t.n_todo];
+        point_define(g, &t, p);
+    }
+    mem_free(t.todo);
+    return e;
 }
 
 static size_t decode(uint32_t *cp, const char *text) {
@@ -161,7 +193,7 @@ static gram_expr other_key(gram *g, const json_t *properties) {
             w[k] = (word){at, decode(at, key)};
             at += w[k++].n;
         }
-        e = two(g, schema_lit(g, "\""), other_than(g, w, n, 0));
+        e = two(g, schema_lit(g, "\""), other_than(g, w, n));
     }
     mem_free(w);
     mem_free(cp);
@@ -306,8 +338,7 @@ static bool read_count(schema *s, const json_t *j, const char *key, uint32_t *ou
     const json_t *v = json_object_get(j, key);
     const double d = json_number_value(v);
     if (!v) return true;
-    if (!json_is_number(v) || d < 0 || d != (double)(int64_t)d)
-        return schema_refuse(s, key, "is no count"), false;
+    if (!json_is_number(v) || d < 0 || d != floor(d)) return schema_refuse(s, key, "is no count"), false;
     if (d <= GRAM_MAX_REPEAT) *out = (uint32_t)d;
     if (d > GRAM_MAX_REPEAT && *out == 0) return schema_refuse(s, key, "is more than 65536"), false;
     return true;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -169,7 +170,7 @@ static uint32_t read_length(schema *s, const json_t *j, const char *key, uint32_
     const json_t *v = json_object_get(j, key);
     if (!v) return none;
     const double d = json_number_value(v);
-    if (!json_is_number(v) || d < 0 || d != (double)(int64_t)d) {
+    if (!json_is_number(v) || d < 0 || d != floor(d)) {
         schema_refuse(s, key, "is no length");
         return none;
     }

@@ -345,6 +345,59 @@ static void test_answers_held_to_a_grammar(void **state) {
     CHECK(strcmp(alone, drafted) == 0 && strcmp(alone, beside) == 0);
 }
 
+/* An answer whose n-th allocation and all later ones fail. true: it came to its end nevertheless. However it
+ * ends, the grammar stands behind just what was given out. */
+static bool held_without_memory(mica_model *m, mica_session *s, const mica_ids *prompt, int64_t n) {
+    mica_error err;
+    mica_model_info info;
+    mica_grammar *g, *fresh;
+    uint8_t stands[1024], should[1024];
+    int32_t got[120];
+    size_t n_got = 0;
+    static const char nested[] =
+        "root ::= [a-h] b [A-Z] | \"!\"\nb ::= [i-p] c [0-9]\nc ::= [q-z] root \".\"";
+    mica_status st = MICA_OK;
+    mica_model_get_info(m, &info);
+    CHECK(info.n_vocab <= 8 * sizeof stands);
+    CHECK_OK(mica_grammar_new_gbnf(&g, m, nested, &err));
+    CHECK_OK(mica_grammar_new_gbnf(&fresh, m, nested, &err));
+    CHECK_OK(mica_session_begin(s, prompt->ids, prompt->n, NULL, NULL, &err));
+    mica_sampling p = {.top_p = 1.0f, .repeat_penalty = 1.0f, .grammar = g};
+    mica_step_item it = {
+        .session = s, .sampling = &p, .n_prompt = 50, .n_predict = 100, .n_draft = 3, .ignore_end = true};
+    mem_fail_after(n);
+    while (st == MICA_OK && it.status == MICA_OK && it.finish == MICA_FINISH_NONE) {
+        st = mica_step(&it, 1, &err);
+        for (uint32_t i = 0; i < it.n_id; i++) got[n_got++] = it.ids[i];
+    }
+    mem_fail_after(-1);
+    if (st == MICA_OK) st = it.status;
+    if (st != MICA_OK && st != MICA_E_NOMEM) check_failed(__FILE__, __LINE__, err.text, it.error.text);
+    for (size_t i = 0; i < n_got; i++) CHECK_OK(mica_grammar_accept(fresh, got[i], &err));
+    CHECK_OK(mica_grammar_mask(g, stands, &err));
+    CHECK_OK(mica_grammar_mask(fresh, should, &err));
+    CHECK(memcmp(stands, should, info.n_vocab / 8) == 0);
+    mica_grammar_free(g);
+    mica_grammar_free(fresh);
+    return st == MICA_OK;
+}
+
+static void test_grammars_that_cannot_go_on(void **state) {
+    (void)state;
+    mica_error err;
+    mica_model *m = load("llama.q4_k_m", 1);
+    mica_session *s;
+    mica_ids prompt;
+    int64_t n = 0;
+    CHECK_OK(mica_tokenize(m, "The capital", 11, false, true, &prompt, &err));
+    CHECK_OK(mica_session_new(&s, m, &err));
+    while (!held_without_memory(m, s, &prompt, n)) n++;
+    CHECK(n > 0);
+    mica_session_free(s);
+    mica_ids_free(&prompt);
+    mica_model_free(m);
+}
+
 static void test_sessions_by_name(void **state) {
     (void)state;
     static const char *const bad[] = {"", ".", "..", "a/b", ".x", "a b", "\xc3\xa4"};
@@ -395,6 +448,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_requests_given_up),
         cmocka_unit_test(test_answers_held_to_a_grammar),
+        cmocka_unit_test(test_grammars_that_cannot_go_on),
         cmocka_unit_test(test_sessions_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

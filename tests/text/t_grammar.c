@@ -304,6 +304,165 @@ static void test_out_of_memory(void **state) {
     text_vocab_free(v);
 }
 
+/* ---- what is made of much ---- */
+
+static void schema_refused(const text_vocab *v, const char *text, const char *why) {
+    grammar *g;
+    CHECK(grammar_new_schema(&g, v, slice_of(text), false, (grammar_start){0}, &err) == MICA_E_ARG);
+    CHECK(g == NULL);
+    if (!strstr(err.text, why)) check_failed(__FILE__, __LINE__, why, err.text);
+}
+
+static void schema_feeds(int line, const text_vocab *v, const char *text, const char *const *yes,
+                         const char *const *no) {
+    grammar *g;
+    CHECK_OK(grammar_new_schema(&g, v, slice_of(text), false, (grammar_start){0}, &err));
+    for (; *yes; yes++)
+        if (feed(g, *yes) != 2) check_failed(__FILE__, line, "is whole", *yes);
+    for (; *no; no++)
+        if (feed(g, *no) == 2) check_failed(__FILE__, line, "is not whole", *no);
+    grammar_free(g);
+}
+#define SCHEMA_FEEDS(text, yes, no) schema_feeds(__LINE__, v, text, yes, no)
+
+/* Copies of the empty text are no more than one. */
+static void test_counts_of_nothing(void **state) {
+    (void)state;
+    text_vocab *v = vocab_new(NULL, 0);
+    refused(v, "root ::= \"\"{65536}{65536}{65536}", "rule 'root' is nothing but the empty text");
+    FEEDS("root ::= \"a\" (\"\"{65536}{65536}){65536} e{60000}{60000} \"b\"\ne ::= () \"\"", LIST("ab"),
+          LIST("a", "b"));
+    SCHEMA_FEEDS("{\"pattern\": \"^a((){9999}){9999}$\"}", LIST("\"a\""), LIST("\"\"", "\"aa\""));
+    strbuf b = {0};
+    strbuf_puts(&b, "root ::= (\"a\"");
+    for (int i = 0; i < 1000; i++) strbuf_puts(&b, " \"\"");
+    strbuf_puts(&b, "){65536}");
+    refused(v, b.p, "more than 4194304 parts");
+    strbuf_fini(&b);
+    text_vocab_free(v);
+}
+
+static void test_numbers_at_the_end(void **state) {
+    (void)state;
+    text_vocab *v = vocab_new(NULL, 0);
+#define NINES "999999999999999999"
+#define AND_18_0 "000000000000000000"
+    const char *const no[] = {"", "0", "1", "1" AND_18_0, "-1" AND_18_0, NULL};
+    for (int i = 0; i < 2; i++) {
+        const char *type = i ? "number" : "integer";
+        strbuf b = {0};
+#define WITH(...)                                                                                            \
+    (strbuf_clear(&b), strbuf_printf(&b, "{\"type\": \"%s\", ", type), strbuf_puts(&b, __VA_ARGS__), b.p)
+        schema_refused(v, WITH("\"minimum\": 1" AND_18_0 "}"), "'minimum' leaves no number of 18 digits");
+        schema_refused(v, WITH("\"minimum\": 1e18}"), "'minimum' leaves no number of 18 digits");
+        schema_refused(v, WITH("\"maximum\": -1" AND_18_0 "}"), "'maximum' leaves no number of 18 digits");
+        schema_refused(v, WITH("\"exclusiveMinimum\": " NINES "}"), "leave no number");
+        schema_refused(v, WITH("\"exclusiveMaximum\": -" NINES "}"), "leave no number");
+        SCHEMA_FEEDS(WITH("\"minimum\": " NINES "}"), LIST(NINES), no);
+        SCHEMA_FEEDS(WITH("\"maximum\": -" NINES "}"), LIST("-" NINES), no);
+        SCHEMA_FEEDS(WITH("\"maximum\": 1" AND_18_0 "}"), LIST("0", NINES), LIST("", "1" AND_18_0));
+        SCHEMA_FEEDS(WITH("\"minimum\": -1" AND_18_0 ", \"maximum\": 1e300}"), LIST("0", "-" NINES),
+                     LIST(""));
+        strbuf_fini(&b);
+    }
+    // as counts, lengths, values: far more than 64 bits hold
+    schema_refused(v, "{\"type\": \"array\", \"minItems\": 1e300}", "'minItems' is more than 65536");
+    schema_refused(v, "{\"type\": \"string\", \"minLength\": 1e300}", "'minLength' is more than 65536");
+    schema_refused(v, "{\"type\": \"string\", \"maxLength\": 1.5}", "'maxLength' is no length");
+    schema_refused(v, "{\"type\": \"array\", \"maxItems\": -1e300}", "'maxItems' is no count");
+    SCHEMA_FEEDS("{\"type\": \"string\", \"maxLength\": 1e300}", LIST("\"a\""), LIST(""));
+    SCHEMA_FEEDS("{\"type\": \"integer\", \"enum\": [1e300, 1.5]}", LIST("1e+300"), LIST("1.5"));
+    text_vocab_free(v);
+}
+
+/* A thread's stack as the smallest have it. */
+static void on_small_stack(void *(*run)(void *), void *arg) {
+    pthread_attr_t a;
+    pthread_t t;
+    CHECK(pthread_attr_init(&a) == 0 && pthread_attr_setstacksize(&a, 512 << 10) == 0);
+    CHECK(pthread_create(&t, &a, run, arg) == 0 && pthread_join(t, NULL) == 0);
+    pthread_attr_destroy(&a);
+}
+
+static void *long_keys(void *arg) {
+    const text_vocab *v = arg;
+    strbuf b = {0}, key = {0}, text = {0};
+    grammar *g;
+    for (int i = 0; i < 1100; i++) strbuf_putc(&key, (char)('a' + i % 26));
+    strbuf_printf(&b, "{\"properties\": {\"%s\": {\"type\": \"null\"}, \"%.1000sz\": {\"type\": \"null\"}},",
+                  strbuf_cstr(&key), key.p);
+    strbuf_puts(&b, "\"additionalProperties\": {\"type\": \"boolean\"}}");
+    CHECK_OK(grammar_new_schema(&g, v, slice_of(strbuf_cstr(&b)), false, (grammar_start){0}, &err));
+    const struct {
+        int n;
+        const char *more, *value;
+        int is;
+    } one[] = {{1100, "", "null", 2},  {1100, "", "true", 0}, {1000, "z", "null", 2},
+               {1000, "z", "true", 0}, {1099, "", "true", 2}, {1099, "", "null", 0},
+               {1100, "x", "true", 2}, {1000, "", "true", 2}, {1000, "zz", "true", 2},
+               {0, "", "true", 2},     {0, "b", "true", 2},   {0, "a\\n", "true", 2}};
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+        strbuf_clear(&text);
+        strbuf_printf(&text, "{\"%.*s%s\":%s}", one[i].n, key.p, one[i].more, one[i].value);
+        if (feed(g, text.p) != one[i].is) check_failed(__FILE__, __LINE__, "as told", text.p);
+    }
+    grammar_free(g);
+    while (key.n < 20000) strbuf_putc(&key, 'k');
+    strbuf_clear(&b);
+    strbuf_printf(&b, "{\"properties\": {\"%s\": {}}, \"additionalProperties\": true}", strbuf_cstr(&key));
+    schema_refused(v, b.p, "schema: more than 524288 expressions");
+    strbuf_fini(&b);
+    strbuf_fini(&key);
+    strbuf_fini(&text);
+    return NULL;
+}
+
+/* Each rule nests as deep as it may and calls the next at its bottom. */
+static void *deep_rules(void *arg) {
+    strbuf b = {0};
+    grammar *g;
+    strbuf_puts(&b, "root ::= r0\n");
+    for (int i = 0; i < 250; i++) {
+        strbuf_printf(&b, "r%d ::= ", i);
+        for (int k = 0; k < 95; k++) strbuf_puts(&b, "(\"a\" | \"b\" ");
+        strbuf_printf(&b, "r%d", i + 1);
+        for (int k = 0; k < 95; k++) strbuf_putc(&b, ')');
+        strbuf_putc(&b, '\n');
+    }
+    strbuf_puts(&b, "r250 ::= \"c\"\n");
+    CHECK_OK(grammar_new_gbnf(&g, arg, (slice){b.p, b.n}, &err));
+    CHECK(feed(g, "bba") == 2 && feed(g, "bb") == 1 && feed(g, "c") == 0);
+    grammar_reset(g);
+    for (int i = 0; i < 250 * 95; i++) CHECK_OK(grammar_accept(g, 'b', &err));
+    CHECK_OK(grammar_accept(g, 'c', &err));
+    CHECK(grammar_may_end(g));
+    grammar_free(g);
+    strbuf_fini(&b);
+    return NULL;
+}
+
+static void *deep_schemas(void *arg) {
+    strbuf b = {0};
+    grammar *g;
+    for (int i = 0; i < 95; i++) strbuf_puts(&b, "{\"properties\": {\"k\": ");
+    strbuf_puts(&b, "{\"type\": \"null\"}");
+    for (int i = 0; i < 95; i++) strbuf_puts(&b, "}, \"additionalProperties\": true}");
+    CHECK_OK(grammar_new_schema(&g, arg, (slice){b.p, b.n}, false, (grammar_start){0}, &err));
+    CHECK(feed(g, "{\"k\": {\"k\": {\"j\": 1}}}") == 2 && feed(g, "{\"k\": 1}") == 0);
+    grammar_free(g);
+    strbuf_fini(&b);
+    return NULL;
+}
+
+static void test_small_stacks(void **state) {
+    (void)state;
+    text_vocab *v = vocab_new(NULL, 0);
+    on_small_stack(long_keys, v);
+    on_small_stack(deep_rules, v);
+    on_small_stack(deep_schemas, v);
+    text_vocab_free(v);
+}
+
 /* ---- random grammars ---- */
 
 enum { R_BYTES, R_CLASS, R_SEQ, R_ALT, R_REPEAT, R_RULE };
@@ -559,10 +718,17 @@ static void test_random_grammars(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_dialect),
-        cmocka_unit_test(test_tokens_by_name), cmocka_unit_test(test_clones),
-        cmocka_unit_test(test_counts),         cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_out_of_memory),  cmocka_unit_test(test_random_grammars),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_dialect),
+        cmocka_unit_test(test_tokens_by_name),
+        cmocka_unit_test(test_clones),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_counts_of_nothing),
+        cmocka_unit_test(test_numbers_at_the_end),
+        cmocka_unit_test(test_small_stacks),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_random_grammars),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
