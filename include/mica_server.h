@@ -3,8 +3,8 @@
  *     mica_server *s;  mica_error err;
  *     mica_server_open(&s, &(mica_server_options){.port = 8080}, &err);    // the port is ours, or this fails
  *     ... load the model; meanwhile every request is answered with 503 ...
- *     mica_server_run(s, model, NULL, &stop, &err);                       // until stop is set and all is
- * answered mica_server_free(s);
+ *     mica_server_run(s, model, NULL, &stop, &err);     // until stop is set and all is answered
+ *     mica_server_free(s);
  *
  * Threads: open, run and free belong to one thread, which becomes the model's worker inside run; the sockets
  * have threads of their own. The flag may be set from anywhere, also from a signal handler. Strings of the

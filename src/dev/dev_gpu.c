@@ -240,7 +240,7 @@ mica_status gpu_launch(gpu *g, const gpu_call *c, mica_error *err) {
     int rc = 0;
     if (c->shared_bytes > o->shared_allowed[c->kernel]) {
         rc = o->v->shared_allow(o->function[c->kernel], s.shared_bytes);
-        o->shared_allowed[c->kernel] = s.shared_bytes;
+        if (rc == 0) o->shared_allowed[c->kernel] = s.shared_bytes;
     }
     if (rc == 0) rc = o->v->launch(o->function[c->kernel], &s, o->stream, c->args, c->args_bytes);
     if (rc == 0) return MICA_OK;

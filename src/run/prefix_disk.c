@@ -118,7 +118,8 @@ static bool finish(prefix_disk *d, statement which) {
     int rc = sqlite3_step(d->sql[which]);
     sqlite3_reset(d->sql[which]);
     if (rc == SQLITE_DONE || rc == SQLITE_ROW) return true;
-    log_warn("cache", "%s/index.db: %s", d->dir, sqlite3_errmsg(d->db));
+    if (!d->told) log_warn("cache", "%s/index.db: %s", d->dir, sqlite3_errmsg(d->db));
+    d->told = true;
     return false;
 }
 
@@ -146,6 +147,35 @@ static void close_index(prefix_disk *d) {
     sqlite3_close(d->db);
     memset(d->sql, 0, sizeof d->sql);
     d->db = NULL;
+}
+
+/* What the index says can never be read; one that is locked, or on a disk that fails today, is left alone. */
+static bool is_lost(const prefix_disk *d) {
+    const int rc = d->db ? sqlite3_errcode(d->db) & 0xff : SQLITE_NOMEM;
+    return rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB || rc == SQLITE_ERROR || rc == SQLITE_SCHEMA;
+}
+
+static void unlink_index(const char *path) {
+    static const char *const endings[] = {"", "-wal", "-shm"};
+    char name[PATH_BYTES + 8];
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        snprintf(name, sizeof name, "%s%s", path, endings[i]);
+        unlink(name);
+    }
+}
+
+/* Opens it, or begins anew. False: neither; the log says why. */
+static bool take_index(prefix_disk *d, const char *path) {
+    if (open_index(d, path)) return true;
+    if (is_lost(d)) {
+        log_warn("cache", "%s: %s: begun anew", path, sqlite3_errmsg(d->db));
+        close_index(d);
+        unlink_index(path);
+        if (open_index(d, path)) return true;
+    }
+    log_warn("cache", "%s: %s: prefixes stay in memory", path,
+             d->db ? sqlite3_errmsg(d->db) : "cannot be opened");
+    return false;
 }
 
 static bool has(prefix_disk *d, const prefix_key *key) {
@@ -190,14 +220,7 @@ prefix_disk *prefix_disk_open(const char *dir, uint64_t max_bytes) {
     }
     bool ok = make_folder(dir) && make_folder(d->dir);
     snprintf(path, sizeof path, "%s/index.db", d->dir);
-    if (ok && !open_index(d, path)) {
-        log_warn("cache", "%s: %s: begun anew", path, d->db ? sqlite3_errmsg(d->db) : "cannot be opened");
-        close_index(d);
-        unlink(path);
-        ok = open_index(d, path);
-        if (!ok) log_warn("cache", "%s: cannot be used: prefixes stay in memory", path);
-    }
-    if (!ok) {
+    if (!ok || !take_index(d, path)) {
         prefix_disk_close(d);
         return NULL;
     }
@@ -232,16 +255,18 @@ static uint64_t file_bytes(const prefix_disk *d, const prefix_key *key) {
     return stat(path, &sb) == 0 && S_ISREG(sb.st_mode) ? (uint64_t)sb.st_size : 0;
 }
 
-void prefix_disk_drop(prefix_disk *d, const prefix_key *key) {
+bool prefix_disk_drop(prefix_disk *d, const prefix_key *key) {
     char path[PATH_BYTES];
     uint64_t n = file_bytes(d, key);
     bind_key(d->sql[SQL_DROP], 1, key);
-    if (finish(d, SQL_DROP) && sqlite3_changes(d->db) > 0) {
+    if (!finish(d, SQL_DROP)) return false;
+    if (sqlite3_changes(d->db) > 0) {
         n = n > sizeof(piece_head) ? n - sizeof(piece_head) : 0;
         d->used_bytes -= n < d->used_bytes ? n : d->used_bytes;
     }
     path_of(path, d, key, "piece");
     unlink(path);
+    return true;
 }
 
 static bool make_room(prefix_disk *d, uint64_t n_bytes) {
@@ -256,7 +281,7 @@ static bool make_room(prefix_disk *d, uint64_t n_bytes) {
             d->used_bytes = 0;
             return true;
         }
-        prefix_disk_drop(d, &key);
+        if (!prefix_disk_drop(d, &key)) return false;
     }
     return true;
 }
@@ -308,8 +333,7 @@ static bool put_file(prefix_disk *d, const disk_piece *x, slab_pos at) {
 
 void prefix_disk_put(prefix_disk *d, const disk_piece *x, const int32_t *tokens, slab_pos at) {
     sqlite3_stmt *q = d->sql[SQL_PUT];
-    prefix_disk_drop(d, &x->key);
-    if (!make_room(d, x->n_bytes) || !put_file(d, x, at)) return;
+    if (!prefix_disk_drop(d, &x->key) || !make_room(d, x->n_bytes) || !put_file(d, x, at)) return;
     bind_key(q, 1, &x->key);
     bind_key(q, 2, &x->parent);
     sqlite3_bind_int64(q, 3, head_of(tokens, x->n_tok));
@@ -318,10 +342,13 @@ void prefix_disk_put(prefix_disk *d, const disk_piece *x, const int32_t *tokens,
     sqlite3_bind_blob(q, 6, tokens, (int)(x->n_tok * sizeof *tokens), SQLITE_TRANSIENT);
     sqlite3_bind_int64(q, 7, (int64_t)x->n_bytes);
     sqlite3_bind_int64(q, 8, (int64_t)++d->clock);
-    if (finish(d, SQL_PUT))
+    if (finish(d, SQL_PUT)) {
         d->used_bytes += x->n_bytes;
-    else
-        prefix_disk_drop(d, &x->key);
+    } else {
+        char path[PATH_BYTES];
+        path_of(path, d, &x->key, "piece");
+        unlink(path); // no row names it
+    }
 }
 
 void prefix_disk_list(prefix_disk *d, const disk_query *a, prefix_disk_fn *fn, void *user) {

@@ -49,6 +49,7 @@ void prefix_disk_list(prefix_disk *d, const disk_query *q, prefix_disk_fn *fn, v
 /* Reads the piece into a chain; false: it is gone or damaged, and forgotten. */
 bool prefix_disk_get(prefix_disk *d, const disk_piece *x, slab_pos at);
 bool prefix_disk_touch(prefix_disk *d, const prefix_key *key); // it was used; false: it is not there
-void prefix_disk_drop(prefix_disk *d, const prefix_key *key);
+/* false: the index could not be written; the piece stays. */
+bool prefix_disk_drop(prefix_disk *d, const prefix_key *key);
 void prefix_disk_info(const prefix_disk *d, uint64_t *max_bytes, uint64_t *used_bytes); // d NULL: zeros
 #endif

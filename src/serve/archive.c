@@ -5,12 +5,16 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MOST = 10000 }; // responses kept
 
@@ -31,6 +35,15 @@ static mica_status fail_db(archive *a, const char *what, mica_error *err) {
                 "stored responses: %s: %s", what, sqlite3_errmsg(a->db));
 }
 
+/* The files that SQLite puts beside it get the rights of this one, so it has them before SQLite comes. */
+static mica_status make_file(const char *path, mica_error *err) {
+    const int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const bool ok = fd >= 0 && fchmod(fd, 0600) == 0;
+    const int why = errno;
+    if (fd >= 0) close(fd);
+    return ok ? MICA_OK : fail(err, MICA_E_IO, "stored responses: %s: %s", path, strerror(why));
+}
+
 mica_status archive_open(archive **out, const char *state_dir, mica_error *err) {
     strbuf path = {0};
     *out = NULL;
@@ -39,14 +52,12 @@ mica_status archive_open(archive **out, const char *state_dir, mica_error *err) 
     pthread_mutex_init(&a->lock, NULL);
     mkdir(state_dir, 0700); // conversations are nobody else's; that it is there already is said by opening it
     strbuf_printf(&path, "%s/responses.sqlite3", state_dir);
-    mica_status st = MICA_OK;
+    mica_status st = make_file(strbuf_cstr(&path), err);
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX;
-    if (sqlite3_open_v2(strbuf_cstr(&path), &a->db, flags, NULL) != SQLITE_OK ||
-        sqlite3_busy_timeout(a->db, 2000) != SQLITE_OK ||
-        sqlite3_exec(a->db, g_schema, NULL, NULL, NULL) != SQLITE_OK)
+    if (st == MICA_OK && (sqlite3_open_v2(strbuf_cstr(&path), &a->db, flags, NULL) != SQLITE_OK ||
+                          sqlite3_busy_timeout(a->db, 2000) != SQLITE_OK ||
+                          sqlite3_exec(a->db, g_schema, NULL, NULL, NULL) != SQLITE_OK))
         st = fail_db(a, strbuf_cstr(&path), err);
-    else
-        chmod(strbuf_cstr(&path), 0600);
     strbuf_fini(&path);
     if (st != MICA_OK)
         archive_close(a);

@@ -41,7 +41,8 @@ struct exchange {
     http *h; // borrowed
     struct MHD_Connection *conn;
     int fd;
-    const void *route; // the server's
+    const void *route;   // the server's
+    const char *pattern; // static: its path, for the log; NULL: none takes this one
     char method[8], path[200],
         tail[200]; // path without doubled or closing slashes; tail: what a * stands for
     char id[48];   // of the request

@@ -285,6 +285,22 @@ static json_t *request_json(const mica_server *s, const job *j, const json_t *bo
     return v;
 }
 
+/* Agents always ask for their reasoning in a form that they can send back: ours is plain text, which they
+ * can. */
+static mica_status check_include(const json_t *include, problem *p) {
+    size_t i;
+    const json_t *v;
+    if (!include || json_is_null(include)) return MICA_OK;
+    if (!json_is_array(include)) return problem_set(p, 400, "include", "include: not a list");
+    json_array_foreach(include, i, v) {
+        const char *what = json_string_value(v);
+        if (!what || strcmp(what, "reasoning.encrypted_content") != 0)
+            return problem_set(p, 400, "include", "include: %.60s: not supported",
+                               what ? what : "not a string");
+    }
+    return MICA_OK;
+}
+
 static mica_status check_supported(const json_t *body, problem *p) {
     bool background = false;
     const json_t *conversation = json_object_get(body, "conversation");
@@ -292,7 +308,17 @@ static mica_status check_supported(const json_t *body, problem *p) {
     if (background) return problem_set(p, 400, "background", "background: not supported");
     if (conversation && !json_is_null(conversation))
         return problem_set(p, 400, "conversation", "conversation: not supported: previous_response_id is");
-    return MICA_OK;
+    const json_t *truncation = json_object_get(body, "truncation"),
+                 *top = json_object_get(body, "top_logprobs");
+    const char *how = json_string_value(truncation);
+    if (truncation && !json_is_null(truncation) && !(how && strcmp(how, "disabled") == 0))
+        return problem_set(p, 400, "truncation", "truncation: only \"disabled\" is supported");
+    const json_t *calls = json_object_get(body, "max_tool_calls");
+    if (calls && !json_is_null(calls))
+        return problem_set(p, 400, "max_tool_calls", "max_tool_calls: not supported");
+    if (top && !json_is_null(top) && !(json_is_integer(top) && json_integer_value(top) == 0))
+        return problem_set(p, 400, "top_logprobs", "top_logprobs: not supported: chat completions have them");
+    return check_include(json_object_get(body, "include"), p);
 }
 
 /* The messages of the prompt: instructions are of this request alone, and stay out of what is stored. */

@@ -123,6 +123,7 @@ mica_status server_admit(void *user, exchange *x, problem *p) {
     const route *r = find_route(x, p);
     if (!r) return MICA_E_ARG;
     x->route = r;
+    x->pattern = r->path;
     x->quiet = (r->flags & QUIET) != 0;
     x->dialect = r->flags & CLAUDE ? DIALECT_ANTHROPIC : DIALECT_OPENAI;
     if (!(r->flags & OPEN)) TRY(guard_check_key(&s->guard, &h, p));

@@ -13,13 +13,14 @@
 
 #define GRACE_NS UINT64_C(1000000000)
 
-typedef enum phase { PHASE_NONE, PHASE_COMING, PHASE_AT_WORK } phase;
+typedef enum phase { PHASE_NONE, PHASE_IDLE, PHASE_COMING, PHASE_AT_WORK } phase;
 
 typedef struct entry {
     phase phase;
     uint64_t deadline_ns; // of a coming request
     flow *f;              // borrowed; NULL: nothing to tell
     bool left;            // the other side sends no more
+    uint32_t generation;  // of the request; 0: no socket. What epoll tells of an earlier one is old
 } entry;
 
 struct watch {
@@ -27,7 +28,8 @@ struct watch {
     entry *at; // owned, indexed by socket
     size_t n;
     size_t n_open;
-    int epoll, stop; // owned
+    uint32_t generation; // the last one given
+    int epoll, stop;     // owned
     uint64_t receive_ns, ping_ns;
     pthread_t thread;
     bool running;
@@ -38,21 +40,37 @@ static const char g_timeout[] = "HTTP/1.1 408 Request Timeout\r\nConnection: clo
                                 "{\"error\":{\"message\":\"the request came too "
                                 "slowly\",\"type\":\"timeout_error\",\"param\":null,\"code\":null}}";
 
-/* The other side left. */
-static void left(watch *w, int fd) {
-    pthread_mutex_lock(&w->lock);
-    if ((size_t)fd < w->n) {
-        w->at[fd].left = true;
-        if (w->at[fd].f) flow_leave(w->at[fd].f);
-    }
-    pthread_mutex_unlock(&w->lock);
-}
-
-/* Level-triggered and once: armed again, it tells at once what was so before. */
+/* Level-triggered and once: armed again, it tells at once what was so before. Called with the lock held. */
 static void arm(watch *w, int fd) {
-    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.fd = fd};
+    if ((size_t)fd >= w->n) return; // out of memory
+    const entry *e = &w->at[fd];
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT,
+                             .data.u64 = (uint64_t)e->generation << 32 | (uint32_t)fd};
+    if (e->phase == PHASE_IDLE) ev.events |= EPOLLIN;
     if (epoll_ctl(w->epoll, EPOLL_CTL_MOD, fd, &ev) != 0 && errno == ENOENT)
         epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &ev);
+}
+
+static void begin_request(watch *w, entry *e) {
+    e->phase = PHASE_COMING;
+    e->deadline_ns = clock_ns() + w->receive_ns;
+}
+
+/* The other side left, or begins a request. */
+static void take_event(watch *w, const struct epoll_event *ev) {
+    const int fd = (int)(uint32_t)ev->data.u64;
+    pthread_mutex_lock(&w->lock);
+    entry *e = (size_t)fd < w->n ? &w->at[fd] : NULL;
+    if (e && e->generation == (uint32_t)(ev->data.u64 >> 32)) {
+        if (e->phase == PHASE_IDLE) begin_request(w, e);
+        if (ev->events & ~(uint32_t)EPOLLIN) {
+            e->left = true;
+            if (e->f) flow_leave(e->f);
+        } else {
+            arm(w, fd);
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
 }
 
 /* Nothing of an answer has been written yet on a socket whose request is still coming, so this is whole. */
@@ -86,8 +104,8 @@ static void *watch_loop(void *arg) {
     for (;;) {
         const int n = epoll_wait(w->epoll, events, 64, 1000);
         for (int i = 0; i < n; i++) {
-            if (events[i].data.fd == w->stop) return NULL;
-            left(w, events[i].data.fd);
+            if (events[i].data.u64 == (uint32_t)w->stop) return NULL;
+            take_event(w, &events[i]);
         }
         if (clock_ms_since(looked) < 900.0) continue;
         looked = clock_ns();
@@ -100,7 +118,7 @@ static mica_status start(watch *w, mica_error *err) {
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     w->stop = eventfd(0, EFD_CLOEXEC);
     if (w->epoll < 0 || w->stop < 0) return fail(err, MICA_E_IO, "watch: epoll: %s", strerror(errno));
-    e.data.fd = w->stop;
+    e.data.u64 = (uint32_t)w->stop;
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->stop, &e) != 0)
         return fail(err, MICA_E_IO, "watch: epoll: %s", strerror(errno));
     const int rc = pthread_create(&w->thread, NULL, watch_loop, w);
@@ -150,29 +168,38 @@ static entry *entry_of(watch *w, int fd) {
 
 static void await_request(watch *w, int fd) {
     entry *e = entry_of(w, fd);
-    if (e) *e = (entry){.phase = PHASE_COMING, .deadline_ns = clock_ns() + w->receive_ns};
+    if (++w->generation == 0) w->generation = 1;
+    if (e) *e = (entry){.phase = PHASE_IDLE, .generation = w->generation};
 }
 
 void watch_opened(watch *w, int fd) {
     pthread_mutex_lock(&w->lock);
     w->n_open++;
     await_request(w, fd);
-    pthread_mutex_unlock(&w->lock);
+    if ((size_t)fd < w->n) begin_request(w, &w->at[fd]); // who connects has something to say
     arm(w, fd);
+    pthread_mutex_unlock(&w->lock);
 }
 
 void watch_closed(watch *w, int fd) {
-    epoll_ctl(w->epoll, EPOLL_CTL_DEL, fd, NULL);
     pthread_mutex_lock(&w->lock);
+    epoll_ctl(w->epoll, EPOLL_CTL_DEL, fd, NULL);
     w->n_open--;
     if ((size_t)fd < w->n) w->at[fd] = (entry){0};
+    pthread_mutex_unlock(&w->lock);
+}
+
+void watch_begun(watch *w, int fd) {
+    pthread_mutex_lock(&w->lock);
+    entry *e = entry_of(w, fd);
+    if (e && e->phase == PHASE_IDLE) begin_request(w, e);
     pthread_mutex_unlock(&w->lock);
 }
 
 bool watch_received(watch *w, int fd) {
     pthread_mutex_lock(&w->lock);
     entry *e = entry_of(w, fd);
-    const bool in_time = !e || e->phase == PHASE_COMING;
+    const bool in_time = !e || e->phase == PHASE_COMING || e->phase == PHASE_IDLE;
     if (e && in_time) e->phase = PHASE_AT_WORK;
     pthread_mutex_unlock(&w->lock);
     return in_time;
@@ -182,15 +209,15 @@ void watch_flow(watch *w, int fd, flow *f) {
     pthread_mutex_lock(&w->lock);
     entry *e = entry_of(w, fd);
     if (e) e->f = f;
-    pthread_mutex_unlock(&w->lock);
     arm(w, fd);
+    pthread_mutex_unlock(&w->lock);
 }
 
 void watch_answered(watch *w, int fd) {
     pthread_mutex_lock(&w->lock);
     await_request(w, fd);
-    pthread_mutex_unlock(&w->lock);
     arm(w, fd);
+    pthread_mutex_unlock(&w->lock);
 }
 
 size_t watch_count(watch *w) {

@@ -1,6 +1,7 @@
 /* One thread that looks after every open connection, because the HTTP library does not look at a socket whose
  * request waits for the model, and knows no deadline for one that sends a byte now and then:
  *
+ *   idle      between two requests: the first byte of the next begins it
  *   coming    a request has to be complete by its deadline, else it gets 408 and the socket is closed
  *   waiting   the socket is polled for the other side's leaving (also of its half: such a client cannot be
  *             told from one that went), the request is told at once; a stream that is silent for ping_s is
@@ -21,6 +22,7 @@ void watch_free(watch *w); // ends it; NULL allowed
 
 void watch_opened(watch *w, int fd); // accepted; a request is to come
 void watch_closed(watch *w, int fd);
+void watch_begun(watch *w, int fd); // its head is there: the deadline runs, if it did not yet
 /* The request is complete: no deadline any more. false when its 408 has been sent already. */
 bool watch_received(watch *w, int fd);
 void watch_flow(watch *w, int fd, flow *f); // it waits for this; borrowed until watch_answered

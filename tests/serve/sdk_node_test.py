@@ -27,7 +27,8 @@ def install(folder):
         return None
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "package.json").write_text("{}")
-    argv = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--ignore-scripts", *PACKAGES]
+    argv = ["npm", "install", "--prefix", str(folder), "--silent", "--no-fund", "--no-audit"]
+    argv += ["--ignore-scripts", *PACKAGES]
     p = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300)
     if p.returncode:
         return f"npm install: {(p.stderr or p.stdout).strip()[-200:]}"
