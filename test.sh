@@ -167,10 +167,11 @@ run_stage() {
         set -m
         "stage_$name" </dev/null >"$log" 2>&1 &
         job=$!
-        trap 'kill -- -$job' INT TERM
+        # Before the trap: a shell just forked still has its parent's and would lose the signal that ends it.
         (sleep "${LIMIT[$name]:-600}" && echo "FAILED $name: over its time" >>"$log" &&
-            kill -- -$job) 2>/dev/null &
+            kill -- -$job) >/dev/null 2>&1 &
         watch=$!
+        trap 'kill -- -$job' INT TERM
         wait $job
         rc=$?
         kill -- -$watch 2>/dev/null
