@@ -380,37 +380,59 @@ static mica_status say(slot *s, int32_t id, const mica_logprob *top, mica_error 
     return voice_put(&s->v, id, top, err);
 }
 
-/* The bound of the thinking is reached: its end is written for the model, and it goes on from there. What was
- * written so far is read again as it stands, so it is a beginning of its own: nothing of it may be shared. */
-static mica_status end_thinking(worker *w, slot *s, mica_error *err) {
-    strbuf text = {0}, all = {0};
-    mica_ids closing = {0};
-    strbuf_printf(&text, "\n%.*s\n\n", (int)s->v.think_end.n, s->v.think_end.p);
-    mica_status st = mica_tokenize(w->model, strbuf_cstr(&text), text.n, true, false, &closing, err);
-    for (size_t i = 0; st == MICA_OK && i < closing.n; i++) {
-        if (s->grammar) mica_grammar_accept(s->grammar, closing.ids[i], NULL);
-        st = say(s, closing.ids[i], NULL, err);
+/* The step has moved the grammar past all that it made, and of a draft window the end may be thrown away: the
+ * place becomes that of what was said. A client's own grammar knows nothing of thinking: it stands still. */
+static void set_grammar_back(slot *s) {
+    if (!s->grammar || s->j->bare_grammar) return;
+    mica_grammar_reset(s->grammar);
+    for (size_t i = 0; i < s->made.n / sizeof(int32_t); i++) {
+        int32_t id;
+        memcpy(&id, s->made.p + i * sizeof id, sizeof id);
+        mica_grammar_accept(s->grammar, id, NULL);
     }
+}
+
+/* The model reads what was written so far as it stands, and goes on from there. What a step made may differ
+ * in its last bits from what reading makes, and by how it was drafted: none of it counts as read. */
+static mica_status read_again(slot *s, mica_error *err) {
+    strbuf all = {0};
+    const mica_begin_options opt = {.no_cache = true};
     strbuf_put(&all, s->j->prompt.ids, s->j->prompt.n * sizeof(int32_t));
     strbuf_put(&all, s->made.p, s->made.n);
-    if (st == MICA_OK && all.failed) st = fail(err, MICA_E_NOMEM, "thinking: out of memory");
-    const mica_begin_options opt = {.no_cache = true, .reuse_generated = true};
-    if (st == MICA_OK)
-        st = mica_session_begin(s->s, (const int32_t *)(const void *)all.p, all.n / sizeof(int32_t), &opt,
-                                NULL, err);
+    const mica_status st = all.failed ? fail(err, MICA_E_NOMEM, "thinking: out of memory")
+                                      : mica_session_begin(s->s, (const int32_t *)(const void *)all.p,
+                                                           all.n / sizeof(int32_t), &opt, NULL, err);
     s->reading = true;
     s->n_before = s->made.n / sizeof(int32_t);
-    mica_ids_free(&closing);
-    strbuf_fini(&text);
     strbuf_fini(&all);
     return st;
 }
 
-static mica_status speak(worker *w, slot *s, const mica_step_item *it, mica_error *err) {
+/* The bound of the thinking is reached: its end is written for the model. `finish` becomes LENGTH where the
+ * context has no room for that and a token more. */
+static mica_status end_thinking(worker *w, slot *s, mica_finish *finish, mica_error *err) {
+    strbuf text = {0};
+    mica_ids closing = {0};
+    strbuf_printf(&text, "\n%.*s\n\n", (int)s->v.think_end.n, s->v.think_end.p);
+    mica_status st = mica_tokenize(w->model, strbuf_cstr(&text), text.n, true, false, &closing, err);
+    const size_t n = s->j->prompt.n + s->made.n / sizeof(int32_t) + closing.n;
+    const bool fits = n < w->info.n_ctx;
+    for (size_t i = 0; st == MICA_OK && fits && i < closing.n; i++) st = say(s, closing.ids[i], NULL, err);
+    if (!fits) *finish = MICA_FINISH_LENGTH;
+    if (st == MICA_OK && fits) {
+        set_grammar_back(s);
+        st = read_again(s, err);
+    }
+    mica_ids_free(&closing);
+    strbuf_fini(&text);
+    return st;
+}
+
+static mica_status speak(worker *w, slot *s, mica_step_item *it, mica_error *err) {
     for (uint32_t i = 0; i < it->n_id && !s->v.over && !has_thought_enough(s); i++)
         TRY(say(s, it->ids[i], it->top ? it->top + i * (1 + it->n_top) : NULL, err));
     if (has_thought_enough(s) && s->v.think_end.n > 0 && it->finish == MICA_FINISH_NONE)
-        TRY(end_thinking(w, s, err));
+        TRY(end_thinking(w, s, &it->finish, err));
     if (it->n_drafted > 0) metrics_draft(w->opt.metrics, it->n_drafted, it->n_accepted);
     s->n_drafted += it->n_drafted;
     s->n_accepted += it->n_accepted;
@@ -424,7 +446,7 @@ static void tell_progress(slot *s) {
 }
 
 /* What a step brought to one slot. */
-static void take_in(worker *w, slot *s, const mica_step_item *it) {
+static void take_in(worker *w, slot *s, mica_step_item *it) {
     mica_error err = it->error;
     mica_status st = it->status;
     if (s->reading) tell_progress(s);
