@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs all of them, the quick ones first.
-#   ./test.sh                build, second compiler, lint, unit tests, scripts, ASan, valgrind, fuzzing (CI)
-#   ./test.sh quick          without the last three: minutes
-#   ./test.sh full           and the oracles and TSan
+#   ./test.sh                build, second compiler, lint, unit tests, scripts, valgrind (what CI runs)
+#   ./test.sh full           and the oracles, the sanitizers, fuzzing: half an hour and more
 #   ./test.sh STAGE...       only these; ./test.sh --list names them
 # Each stage keeps its whole output in build/test/STAGE.log; here come its skips, its failures and its time. A
 # stage counts what its closing lines (`N passed, N failed, N skipped`) say; one that prints none has failed.
@@ -12,15 +11,13 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$ROOT" || exit 1
 . tools/packages.sh
 
-QUICK="packages build syntax lint unit scripts"
-DEFAULT="$QUICK valgrind asan fuzz"
-ALL="$DEFAULT oracles tsan"
+QUICK="packages build syntax lint unit scripts valgrind"
+ALL="$QUICK asan fuzz oracles tsan"
 JOBS=$(nproc)
 PY=python3
 export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-case ${1:-default} in
-default) stages=$DEFAULT ;;
+case ${1:-quick} in
 quick) stages=$QUICK ;;
 full) stages=$ALL ;;
 --list)
@@ -28,7 +25,7 @@ full) stages=$ALL ;;
     exit 0
     ;;
 -*)
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    sed -n '2,9s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 *)
