@@ -151,7 +151,9 @@ stage_fuzz() { make FUZZ_SECONDS="${FUZZ_SECONDS:-60}" fuzz; }
 # ---- The run ----
 
 CLOSING='^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$'
-declare -A LIMIT=([packages]=900 [build]=900 [asan]=1200 [tsan]=1200 [oracles]=1500) # seconds; others 600
+# seconds; others 600
+declare -A LIMIT=([packages]=900 [build]=900 [unit]=1200 [scripts]=1800)
+LIMIT+=([asan]=2400 [tsan]=2400 [oracles]=1800)
 mkdir -p build/test
 passed=0 failed=0 skipped=0
 

@@ -50,7 +50,7 @@ def need(condition, why):
         raise Failed(why)
 
 
-def eventually(what, condition, seconds=10):
+def eventually(what, condition, seconds=30):
     end = time.time() + seconds
     while not condition():
         need(time.time() < end, f"waited {seconds} s for {what}")
@@ -105,6 +105,18 @@ class Tab:
     def messages(self):
         return self.page.locator(".message .body").all_inner_texts()
 
+    def shows(self, want, at=None):
+        """The texts of all messages, or of one, once they are drawn: that may be after the answer's end."""
+
+        def good():
+            seen = self.messages()
+            return seen == want if at is None else len(seen) > at and seen[at] == want
+
+        try:
+            eventually("the messages", good)
+        except Failed:
+            need(False, f"saw {self.messages()}, wanted {want!r}")
+
     def answer(self, n=-1):
         return self.page.locator(".message.assistant").all()[n]
 
@@ -149,7 +161,7 @@ def a_conversation(bench):
     with bench.mock() as tab:
         tab.see("mock-7b", ".empty")
         tab.say("hello there")
-        need(tab.messages() == ["hello there", "You said: hello there"], f"saw {tab.messages()}")
+        tab.shows(["hello there", "You said: hello there"])
         need("tokens" in tab.text(".stats") and "t/s" in tab.text(".stats"), "no speed below the answer")
         tab.say("and again")
         sent = tab.behaviour.requests[1]["messages"]
@@ -264,10 +276,10 @@ def edits_and_retries_are_branches(bench):
         tab.page.fill(".edit-form textarea", "second")
         tab.page.keyboard.press("Enter")
         tab.rest()
-        need(tab.messages() == ["second", "You said: second"], f"saw {tab.messages()}")
+        tab.shows(["second", "You said: second"])
         tab.page.hover(".message.user")
         tab.page.click(".message.user [aria-label='Earlier version']")
-        need(tab.messages() == ["first", "You said: first"], f"saw {tab.messages()}")
+        tab.shows(["first", "You said: first"])
         need(tab.text(".assistant .branches") == "2/2", "a retried answer is no version")
         tab.page.focus("#ask")
         tab.page.keyboard.press("ArrowUp")
@@ -275,7 +287,7 @@ def edits_and_retries_are_branches(bench):
         tab.page.keyboard.press("Escape")
         tab.page.hover(".message.user")
         tab.page.click(".message.user [aria-label='Delete from here on']")
-        eventually("the other version", lambda: tab.messages() == ["second", "You said: second"])
+        tab.shows(["second", "You said: second"])
         tab.page.get_by_text("Undo").click()
         eventually("the undone deletion", lambda: tab.messages()[0] == "first")
 
@@ -326,7 +338,7 @@ def a_server_that_goes_and_comes_back(bench):
         tab.server = Mock(tab.behaviour, port).start()
         tab.rest()
         need(tab.messages()[1] == kept, "the cut answer changed")
-        need(tab.messages()[3] == "You said: are you back", f"saw {tab.messages()[3]!r}")
+        tab.shows("You said: are you back", 3)
         tab.page.wait_for_selector("#banner", state="hidden")
         need(len(tab.behaviour.requests) == 2, "something was sent twice")
 
@@ -354,13 +366,13 @@ def busy_and_loading_are_waited_for(bench):
         tab.say("hello", wait=False)
         tab.see("The server is busy; trying again in")
         tab.rest()
-        need(tab.messages()[1] == "You said: hello", f"saw {tab.messages()}")
+        tab.shows("You said: hello", 1)
         tab.behaviour.loading = True
         tab.say("again", wait=False)
         tab.see("still loading")
         tab.behaviour.loading = False
         tab.rest()
-        need(tab.messages()[3] == "You said: again", f"saw {tab.messages()}")
+        tab.shows("You said: again", 3)
         tab.behaviour.busy, tab.behaviour.retry_after = 1, 60
         tab.say("never mind", wait=False)
         tab.see("trying again in 60 s")
@@ -384,7 +396,7 @@ def a_key_is_asked_for(bench):
         tab.page.fill("dialog input[type=password]", "right")
         tab.page.keyboard.press("Enter")
         tab.rest()
-        need(tab.messages()[1] == "You said: hello", f"saw {tab.messages()}")
+        tab.shows("You said: hello", 1)
         tab.see("mock-7b", "#status")
         tab.page.reload()
         tab.say("and after a reload")
@@ -426,7 +438,7 @@ def an_edit_or_a_deletion_while_it_answers(bench):
         tab.page.fill(".edit-form textarea", "short")
         tab.page.keyboard.press("Enter")
         tab.rest()
-        need(tab.messages() == ["short", "You said: short"], f"saw {tab.messages()}")
+        tab.shows(["short", "You said: short"])
         eventually("the first stream to be left", lambda: tab.behaviour.left == 1)
         need(tab.page.get_attribute(".send", "aria-label") == "Send", "the button still stops")
         tab.say("long", wait=False)
@@ -451,7 +463,7 @@ def a_browser_that_keeps_nothing(bench):
         tab.say("hello")
         tab.page.click("#new-chat")
         tab.page.get_by_role("link", name="hello").click()
-        need(tab.messages() == ["hello", "You said: hello"], f"saw {tab.messages()}")
+        tab.shows(["hello", "You said: hello"])
         tab.page.click("#open-settings")
         tab.page.get_by_text("Dark", exact=True).click()
         need(tab.page.evaluate("document.documentElement.dataset.theme") == "dark", "not dark")
@@ -528,7 +540,7 @@ def saved_to_a_file_and_read_again(bench):
         tab.see("One conversation read")
         tab.page.get_by_role("link", name="keep *this*").click()
         tab.page.wait_for_selector(".message.assistant")
-        need(tab.messages()[0] == "keep *this*", f"saw {tab.messages()}")
+        tab.shows("keep *this*", 0)
 
 
 @case
