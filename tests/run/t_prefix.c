@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -361,6 +362,55 @@ static void test_a_disk_without_room(void **state) {
     log_set_sink(NULL, NULL);
 }
 
+static void run_sql(const char *dir, const char *sql) {
+    char index[1100];
+    sqlite3 *db = NULL;
+    snprintf(index, sizeof index, "%s/prefix/index.db", dir);
+    CHECK(sqlite3_open(index, &db) == SQLITE_OK && sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
+    sqlite3_close(db);
+}
+
+/* Nothing can leave a full index that refuses to be written: what is new is not kept, and nothing hangs. */
+static void test_an_index_that_cannot_be_written(void **state) {
+    (void)state;
+    int32_t ids[500], other[500];
+    uint64_t seed = 14;
+    const char *dir = temp_dir_at(&g_dir, "refuses");
+    for (int i = 0; i < 500; i++) ids[i] = (int32_t)(test_rand(&seed) % 500);
+    for (int i = 0; i < 500; i++) other[i] = (int32_t)(test_rand(&seed) % 500);
+    log_set_sink(count_lines, NULL);
+    CHECK(read_with(dir, 0, ids, 500) == 0);
+    run_sql(dir, "UPDATE piece SET used = used; CREATE TRIGGER stays BEFORE DELETE ON piece "
+                 "BEGIN SELECT RAISE(ABORT, 'it stays'); END;");
+    g_lines = 0;
+    CHECK(read_with(dir, 400 << 10, other, 500) == 0 && g_lines >= 1);
+    CHECK(read_with(dir, 0, ids, 500) == 500);
+    log_set_sink(NULL, NULL);
+}
+
+/* An index that another program holds is not thrown away. */
+static void test_a_locked_index(void **state) {
+    (void)state;
+    int32_t ids[500];
+    char index[1100];
+    uint64_t seed = 15;
+    sqlite3 *db = NULL;
+    const char *dir = temp_dir_at(&g_dir, "locked");
+    for (int i = 0; i < 500; i++) ids[i] = (int32_t)(test_rand(&seed) % 500);
+    log_set_sink(count_lines, NULL);
+    CHECK(read_with(dir, 0, ids, 500) == 0);
+    snprintf(index, sizeof index, "%s/prefix/index.db", dir);
+    CHECK(sqlite3_open(index, &db) == SQLITE_OK);
+    CHECK(sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; UPDATE piece SET used = used",
+                       NULL, NULL, NULL) == SQLITE_OK);
+    g_lines = 0;
+    CHECK(read_with(dir, 0, ids, 500) == 0 && g_lines == 1);
+    CHECK(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK);
+    sqlite3_close(db);
+    CHECK(read_with(dir, 0, ids, 500) == 500);
+    log_set_sink(NULL, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histories_of_attention_models),
@@ -372,6 +422,8 @@ int main(void) {
         cmocka_unit_test(test_clients_of_sliding_windows),
         cmocka_unit_test(test_damaged_files_are_a_miss),
         cmocka_unit_test(test_a_disk_without_room),
+        cmocka_unit_test(test_an_index_that_cannot_be_written),
+        cmocka_unit_test(test_a_locked_index),
     };
     return cmocka_run_group_tests(tests, make_models, drop_models);
 }
