@@ -1,49 +1,6 @@
 /* From tokens by way of mica_answer to the sink; in the answer's text stop strings are looked for. */
 #include "cli/reply.h"
 
-#include "base/status.h"
-
-#include <string.h>
-
-/* The length of the longest end of text[0..n) that is a proper prefix of `word`. */
-static size_t prefix_at_end(const char *text, size_t n, slice word) {
-    size_t k = n < word.n - 1 ? n : word.n - 1;
-    while (k > 0 && memcmp(text + n - k, word.p, k) != 0) k--;
-    return k;
-}
-
-/* ---- Stop strings ---- */
-
-bool stopper_put(stopper *s, const char *text, size_t n, slice *out) {
-    // What the last call gave is dropped only now, because the caller borrowed it.
-    *out = (slice){"", 0};
-    strbuf_put(&s->held, text, n);
-    if (s->held.n == 0) return false;
-    // The one that ends first counts, then the longest: so it comes out the same whatever pieces the text
-    // comes in.
-    const char *first = NULL, *first_end = NULL;
-    size_t keep = 0;
-    for (size_t i = 0; i < s->n_stop; i++) {
-        const size_t len = strlen(s->stops[i]);
-        const char *at = memmem(s->held.p, s->held.n, s->stops[i], len);
-        if (at && (!first || at + len < first_end || (at + len == first_end && at < first))) {
-            first = at;
-            first_end = at + len;
-        }
-        const size_t k = prefix_at_end(s->held.p, s->held.n, slice_of(s->stops[i]));
-        if (k > keep) keep = k;
-    }
-    *out = (slice){s->held.p, first ? (size_t)(first - s->held.p) : s->held.n - keep};
-    return first != NULL;
-}
-
-/* Forgets the n bytes that were given. */
-static void stopper_drop(stopper *s, size_t n) {
-    if (n == 0) return;
-    memmove(s->held.p, s->held.p + n, s->held.n - n);
-    s->held.n -= n;
-}
-
 /* ---- Pieces ---- */
 
 static void give(reply *r, reply_part part, const char *p, size_t n) {
@@ -54,9 +11,8 @@ static void give(reply *r, reply_part part, const char *p, size_t n) {
 static void give_answer(reply *r, const char *p, size_t n) {
     slice out;
     if (n == 0 || r->stopped) return;
-    r->stopped = stopper_put(&r->stop, p, n, &out);
+    r->stopped = stops_put(&r->stops, (slice){p, n}, &out) >= 0;
     give(r, PART_ANSWER, out.p, out.n);
-    stopper_drop(&r->stop, out.n);
 }
 
 static void on_piece(void *user, const mica_answer_piece *p) {
@@ -81,8 +37,8 @@ void reply_flush(reply *r) {
     if (r->stopped) return;
     if (r->answer && mica_answer_end(r->answer, NULL) != MICA_OK) r->failed = true;
     if (r->stopped) return;
-    give(r, PART_ANSWER, r->stop.held.p, r->stop.held.n);
-    strbuf_clear(&r->stop.held);
+    const slice rest = stops_end(&r->stops);
+    give(r, PART_ANSWER, rest.p, rest.n);
 }
 
 bool reply_holds_text(const reply *r) {
@@ -92,7 +48,8 @@ bool reply_holds_text(const reply *r) {
 /* ---- From tokens ---- */
 
 mica_status reply_init(reply *r, const reply_options *opt, mica_error *err) {
-    *r = (reply){.stop = {.stops = opt->stops, .n_stop = opt->n_stop}, .sink = opt->sink, .user = opt->user};
+    *r = (reply){.sink = opt->sink, .user = opt->user};
+    stops_init(&r->stops, opt->stops, opt->n_stop);
     mica_model_info info;
     mica_model_get_info(opt->model, &info);
     const bool split = !opt->raw && info.think_begin;
@@ -109,7 +66,7 @@ mica_status reply_init(reply *r, const reply_options *opt, mica_error *err) {
 void reply_fini(reply *r) {
     mica_text_stream_free(r->text);
     mica_answer_free(r->answer);
-    strbuf_fini(&r->stop.held);
+    stops_fini(&r->stops);
     *r = (reply){0};
 }
 

@@ -13,7 +13,7 @@
 #ifndef MICA_CLI_REPLY_H
 #define MICA_CLI_REPLY_H
 
-#include "base/str.h"
+#include "base/stops.h"
 #include "mica.h"
 
 typedef enum reply_part {
@@ -24,20 +24,10 @@ typedef enum reply_part {
 
 typedef void reply_sink(void *user, reply_part part, const char *text, size_t n);
 
-/* Looks for stop strings in text that comes in pieces. */
-typedef struct stopper {
-    const char *const *stops; // borrowed
-    size_t n_stop;
-    strbuf held; // what could still become a stop string
-} stopper;
-/* Gives what can be given of held + text as a prefix of *out (borrowed until the next call), true when a stop
- * string came: then what was before it is given, and nothing more will be. */
-bool stopper_put(stopper *s, const char *text, size_t n, slice *out);
-
 typedef struct reply {
     mica_text_stream *text; // owned
     mica_answer *answer;    // owned; NULL: raw text, thinking is not told apart
-    stopper stop;
+    stops stops;
     size_t n_held; // bytes put and not given yet, those for the stop strings included
     bool stopped;
     bool failed; // out of memory

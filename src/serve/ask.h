@@ -4,7 +4,7 @@
 
 #include "mica.h"
 #include "serve/field.h"
-#include "serve/stops.h"
+#include "base/stops.h"
 
 enum {
     ASK_MAX_CHOICES = 16,

@@ -4,7 +4,7 @@
 #define MICA_SERVE_VOICE_H
 
 #include "serve/job.h"
-#include "serve/stops.h"
+#include "base/stops.h"
 
 typedef struct voice {
     job *j; // borrowed

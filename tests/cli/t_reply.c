@@ -149,18 +149,18 @@ static void test_random_stops_equal_the_definition(void **state) {
     uint64_t seed = 20261130;
     printf("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 20000; round++) {
-        char text[24], stops[2][5];
+        char text[24], words[2][5];
         const size_t n = test_rand(&seed) % 20;
         for (size_t i = 0; i < n; i++) text[i] = "ab"[test_rand(&seed) % 2];
         text[n] = 0;
         for (int k = 0; k < 2; k++) {
             const size_t m = 1 + test_rand(&seed) % 4;
-            for (size_t i = 0; i < m; i++) stops[k][i] = "ab"[test_rand(&seed) % 2];
-            stops[k][m] = 0;
+            for (size_t i = 0; i < m; i++) words[k][i] = "ab"[test_rand(&seed) % 2];
+            words[k][m] = 0;
         }
         const char *first = NULL, *end = NULL; // the one that ends first, then the longest
         for (int k = 0; k < 2; k++) {
-            const char *at = strstr(text, stops[k]), *at_end = at ? at + strlen(stops[k]) : NULL;
+            const char *at = strstr(text, words[k]), *at_end = at ? at + strlen(words[k]) : NULL;
             if (!at || (first && (at_end > end || (at_end == end && at >= first)))) continue;
             first = at;
             end = at_end;
@@ -168,7 +168,7 @@ static void test_random_stops_equal_the_definition(void **state) {
         char want[24];
         snprintf(want, sizeof want, "%.*s", first ? (int)(first - text) : (int)n, text);
         const one_case c = {.text = text,
-                            .stops = {stops[0], stops[1]},
+                            .stops = {words[0], words[1]},
                             .answer = want,
                             .thinking = "",
                             .all = want,

@@ -4,9 +4,9 @@
  * characters.
  *
  * Cost: a piece is compared once with each string over the held bytes (at most the longest string) and
- * itself. Not thread-safe; owned by the worker. */
-#ifndef MICA_SERVE_STOPS_H
-#define MICA_SERVE_STOPS_H
+ * itself. Threads: one owner. */
+#ifndef MICA_BASE_STOPS_H
+#define MICA_BASE_STOPS_H
 
 #include "base/str.h"
 

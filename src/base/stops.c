@@ -1,5 +1,5 @@
 /* Held bytes are those that may be the beginning of a string. */
-#include "serve/stops.h"
+#include "base/stops.h"
 
 void stops_init(stops *s, const char *const *strings, size_t n) {
     *s = (stops){.strings = strings, .n_string = n};

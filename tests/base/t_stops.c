@@ -1,5 +1,5 @@
 /* The matcher of stop strings against its definition: the whole text searched at once. */
-#include "serve/stops.h"
+#include "base/stops.h"
 
 #include "check.h"
 
