@@ -23,6 +23,7 @@ mica_status dev_memory_get(dev_memory *out, const dev_config *cfg, mica_error *e
     out->free_bytes = c.vram_free;
     out->fixed_bytes = dev_gpu_fixed_bytes(cfg, &c);
     out->display = c.display;
+    out->integrated = c.integrated;
     return MICA_OK;
 }
 

@@ -54,6 +54,11 @@ typedef struct dev_expert_shape {
     size_t gate_bytes, up_bytes, down_bytes;
 } dev_expert_shape;
 
+/* A matrix of an expert in a card's memory begins at a multiple of 256. */
+static inline size_t dev_expert_room(size_t n_bytes) {
+    return (n_bytes + 255) & ~(size_t)255;
+}
+
 /* The largest call a device will see: scratch is taken for it once, in dev_open. */
 typedef struct dev_limits {
     uint32_t n_row;          // rows of a batch
@@ -139,7 +144,8 @@ void dev_close(dev *d); // accepts NULL
 typedef struct dev_memory {
     char id[16]; // "hip:0"
     uint64_t total_bytes, free_bytes, fixed_bytes;
-    bool display; // a screen is connected to it
+    bool display;    // a screen is connected to it
+    bool integrated; // its memory is RAM
 } dev_memory;
 mica_status dev_memory_get(dev_memory *out, const dev_config *cfg, mica_error *err);
 /* The device for "auto": the best card that can be used, else DEV_CPU. why: "" or a line on what keeps a card

@@ -177,17 +177,13 @@ static mica_status bind(dev *d, const void **out, const void *host, size_t n_byt
 
 /* ---- experts ---- */
 
-static size_t expert_room(size_t n) {
-    return (n + 255) & ~(size_t)255;
-}
-
 /* One expert into its place; its addresses into *e. */
 static mica_status put_expert(gpu *g, gpu_expert *e, char *at, const dev_expert_shape *s, uint32_t ie,
                               mica_error *err) {
     gpu_own *o = g->own;
     expert_lease lease;
     mica_status st = MICA_OK;
-    char *up = at + expert_room(s->gate_bytes), *down = up + expert_room(s->up_bytes);
+    char *up = at + dev_expert_room(s->gate_bytes), *down = up + dev_expert_room(s->up_bytes);
     TRY(o->experts->acquire(o->experts, s->layer, ie, &lease, err));
     TRY_GOTO(put_file_bytes(g, at, lease.gate, s->gate_bytes, err), done);
     TRY_GOTO(put_file_bytes(g, up, lease.up, s->up_bytes, err), done);
@@ -203,7 +199,8 @@ static mica_status experts_bind(dev *d, const dev_expert_shape *s, mica_error *e
     gpu_own *o = g->own;
     mica_status st = MICA_OK;
     void *slab, *table;
-    size_t one = expert_room(s->gate_bytes) + expert_room(s->up_bytes) + expert_room(s->down_bytes);
+    size_t one =
+        dev_expert_room(s->gate_bytes) + dev_expert_room(s->up_bytes) + dev_expert_room(s->down_bytes);
     if (s->layer >= GPU_LAYER_MAX) return fail(err, MICA_E_INTERNAL, "experts of layer %u", s->layer);
     TRY(enter(g, err));
     gpu_expert *list = mem_calloc(s->n_expert, sizeof *list);

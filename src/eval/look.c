@@ -122,17 +122,28 @@ static json_t *json_tier(const plan *p, plan_tier tier) {
                      "free", (json_int_t)spare, "reserve", (json_int_t)reserve, "items", items);
 }
 
+/* What to change for it to fit, null when nothing is known or needed. */
+static json_t *json_near(const plan *p) {
+    const plan_near *w = &p->near;
+    json_t *o = json_object();
+    if (w->n_ctx) json_object_set_new(o, "context", json_integer((json_int_t)w->n_ctx));
+    if (w->kv) json_object_set_new(o, "kv", json_string(w->kv));
+    if (w->n_ubatch) json_object_set_new(o, "ubatch", json_integer((json_int_t)w->n_ubatch));
+    if (w->experts_ram) json_object_set_new(o, "experts_ram", json_string(plan_ram_name[w->experts_ram]));
+    if (json_object_size(o) > 0) return o;
+    json_decref(o);
+    return json_null();
+}
+
 static json_t *json_plan(const plan *p) {
     json_t *tiers = json_array();
     if (p->card[0]) json_array_append_new(tiers, json_tier(p, PLAN_VRAM));
     json_array_append_new(tiers, json_tier(p, PLAN_RAM));
     json_array_append_new(tiers, json_tier(p, PLAN_SSD));
-    json_t *nearest =
-        p->nearest_ctx ? json_pack("{s:I}", "context", (json_int_t)p->nearest_ctx) : json_null();
     return json_pack("{s:b, s:o, s:{s:I, s:I, s:I, s:I}, s:I, s:o}", "fits", p->fits, "tiers", tiers,
-                     "experts", "total", (json_int_t)p->n_expert, "vram",
-                     (json_int_t)(p->card[0] ? p->n_expert : 0), "ram", (json_int_t)p->n_expert_ram, "ssd",
-                     (json_int_t)p->n_expert_ssd, "context", (json_int_t)p->n_ctx, "nearest", nearest);
+                     "experts", "total", (json_int_t)p->n_expert, "vram", (json_int_t)p->n_expert_vram, "ram",
+                     (json_int_t)p->n_expert_ram, "ssd", (json_int_t)p->n_expert_ssd, "context",
+                     (json_int_t)p->n_ctx, "nearest", json_near(p));
 }
 
 mica_status mica_plan(char **json, const mica_load_options *opt, mica_error *err) {

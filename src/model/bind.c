@@ -347,10 +347,10 @@ mica_status model_experts_bind(model *m, moe_weights *w, int layer, uint32_t n_f
     l->n_expert_used = s->n_expert_used;
     l->n_embd = s->n_embd;
     if (n_ff > l->n_ff_expert) l->n_ff_expert = n_ff;
-    if (!m->d) return MICA_OK;
-    dev_expert_shape shape = {.layer = (uint32_t)layer, .n_expert = s->n_expert};
-    shape.gate_bytes = matrix_bytes(&w->gate);
-    shape.up_bytes = matrix_bytes(&w->up);
-    shape.down_bytes = matrix_bytes(&w->down);
-    return dev_experts_bind(m->d, &shape, err);
+    dev_expert_shape *shape = &m->shape.experts[layer];
+    *shape = (dev_expert_shape){.layer = (uint32_t)layer, .n_expert = s->n_expert};
+    shape->gate_bytes = matrix_bytes(&w->gate);
+    shape->up_bytes = matrix_bytes(&w->up);
+    shape->down_bytes = matrix_bytes(&w->down);
+    return m->d ? dev_experts_bind(m->d, shape, err) : MICA_OK;
 }

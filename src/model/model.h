@@ -36,13 +36,14 @@ typedef struct model_shape {
     uint32_t n_expert, n_expert_used;
     uint32_t window; // of KV_GROUP_WINDOW layers, 0: none
     uint64_t n_param;
-    uint64_t weight_bytes;    // all tensors
-    uint64_t expert_bytes;    // of these, experts of all layers
-    uint64_t table_bytes;     // and tables that are read by the row: they stay in the file
-    uint64_t n_expert_all;    // experts over all layers
-    uint64_t bytes_per_token; // of weights a decoded token reads
-    bool has_draft;           // a draft block of its own (NextN, MTP)
-    uint64_t state_floats;    // recurrent state of one sequence, 0: none; its layout is the family's own
+    uint64_t weight_bytes;                     // all tensors
+    uint64_t expert_bytes;                     // of these, experts of all layers
+    uint64_t table_bytes;                      // and tables that are read by the row: they stay in the file
+    uint64_t n_expert_all;                     // experts over all layers
+    uint64_t bytes_per_token;                  // of weights a decoded token reads
+    dev_expert_shape experts[MODEL_LAYER_MAX]; // one expert of each layer; n_expert 0: it has none
+    bool has_draft;                            // a draft block of its own (NextN, MTP)
+    uint64_t state_floats; // recurrent state of one sequence, 0: none; its layout is the family's own
     kv_spec kv[MODEL_LAYER_MAX];
     dev_limits limits; // of the widest call, n_row excepted
 } model_shape;

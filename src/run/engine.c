@@ -114,12 +114,29 @@ static mica_status plan_card(plan_request *r, dev_memory *mem, model *m, const e
     r->vram_free = mem->free_bytes;
     r->vram_cap = cfg->vram_bytes;
     r->vram_fixed_bytes = mem->fixed_bytes;
-    r->vram_reserve = cfg->vram_reserve ? cfg->vram_reserve : mem->display ? PLAN_SCREEN_BYTES : 0;
+    r->vram_reserve = cfg->vram_reserve;
+    r->display = mem->display;
+    r->desktop = mem->display && plan_desktop();
+    r->integrated = mem->integrated;
+    r->pin_limit = plan_pin_limit();
     return MICA_OK;
+}
+
+/* Bytes of a slot for an expert of each layer: its three matrices, each with the room its tier rounds up to.
+ */
+static void plan_blobs(uint64_t *blob_bytes, const model_shape *s, bool card) {
+    for (uint32_t il = 0; il < MODEL_LAYER_MAX; il++) {
+        const dev_expert_shape *e = &s->experts[il];
+        const size_t part[] = {e->gate_bytes, e->up_bytes, e->down_bytes};
+        blob_bytes[il] = 0;
+        for (int k = 0; e->n_expert && k < 3; k++)
+            blob_bytes[il] += card ? dev_expert_room(part[k]) : part[k];
+    }
 }
 
 static mica_status plan_from(plan *p, model *m, const engine_config *cfg, mica_error *err) {
     dev_memory mem;
+    uint64_t blob_bytes[MODEL_LAYER_MAX];
     const model_shape *s = model_shape_of(m);
     uint32_t row_max = row_max_of(cfg), out_max = out_max_of(cfg);
     plan_request r = {.ram_cap = cfg->ram_bytes,
@@ -127,6 +144,11 @@ static mica_status plan_from(plan *p, model *m, const engine_config *cfg, mica_e
                       .expert_bytes = s->expert_bytes,
                       .table_bytes = s->table_bytes,
                       .n_expert = s->n_expert_all,
+                      .blob_bytes = blob_bytes,
+                      .n_layer = MODEL_LAYER_MAX,
+                      .n_expert_layer = s->n_expert,
+                      .n_expert_used = s->n_expert_used,
+                      .experts_ram = cfg->experts_ram,
                       .n_seq = cfg->n_seq,
                       .n_ctx_train = s->n_ctx_train,
                       .n_ctx = cfg->n_ctx};
@@ -143,6 +165,7 @@ static mica_status plan_from(plan *p, model *m, const engine_config *cfg, mica_e
     r.scratch_bytes = model_scratch_bytes(m, row_max, out_max, cfg->n_seq) +
                       2 * (size_t)out_max * s->n_vocab * sizeof(float);
     TRY(plan_card(&r, &mem, m, cfg, err));
+    plan_blobs(blob_bytes, s, r.card != NULL);
     plan_make(p, &r);
     return MICA_OK;
 }

@@ -25,6 +25,7 @@ typedef struct engine_config {
     uint64_t cache_bytes;              // of the plan, for a prefix cache beside the engine
     int card;                          // which of a kind of graphics cards
     uint64_t vram_bytes, vram_reserve; // cap, and what is left alone; 0: as the plan thinks fit
+    plan_experts_ram experts_ram;
     void (*loaded)(void *user, uint64_t n_bytes,
                    uint64_t n_total); // weights on the card so far; NULL: nobody asks
     void *loaded_user;

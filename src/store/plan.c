@@ -1,11 +1,27 @@
-/* Budgets. Cache, state and scratch must fit; weights are mapped, so what has no room stays on the SSD tier.
- */
+/* Budgets. Cache, state and scratch must fit; weights are mapped, so what has no room in RAM stays on the SSD
+ * tier. On a card what every token needs comes first (weights but experts, cache, state, scratch), then a
+ * ring for prompts, then slots for experts with all that is left. */
 #include "store/plan.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-const char *const plan_what_name[PLAN_WHAT_N] = {"weights", "kv", "state", "scratch", "experts", "cache"};
+const char *const plan_what_name[PLAN_WHAT_N] = {"weights", "kv",   "state",   "scratch", "experts",
+                                                 "cache",   "ring", "staging", "spare"};
+const char *const plan_ram_name[] = {"auto", "all", "complement", "mmap"};
+
+enum { MIB = 1 << 20 };
+enum { RING_BLOBS_MIN = 16, RING_SHARE = 8, CTX_SHARE = 4, SLOTS_MIN = 8 };
+static const uint64_t STAGE_BYTES = 64 * MIB, SPARE_BYTES = 64 * MIB;
+
+static uint64_t min_u64(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static uint64_t less(uint64_t a, uint64_t b) {
+    return a > b ? a - b : 0;
+}
 
 static uint64_t round_ctx(uint64_t n) {
     return (n + PLAN_PAGE - 1) / PLAN_PAGE * PLAN_PAGE;
@@ -21,99 +37,272 @@ static uint64_t longest_ctx(const plan_request *r, uint64_t limit, uint64_t fixe
              base = fixed + (r->kv_fixed_bytes + r->state_bytes) * r->n_seq;
     if (limit < base) return 0;
     if (per == 0) return r->n_ctx_train;
-    return (limit - base) / per / PLAN_PAGE * PLAN_PAGE;
+    return min_u64((limit - base) / per / PLAN_PAGE * PLAN_PAGE, UINT32_MAX / 2);
 }
 
-/* Everything in the card's memory. What allocators round up to, and the driver's own, is a 64th of the
- * weights and 64 MiB. */
-static void card_make(plan *p, const plan_request *r) {
-    uint64_t spared = r->vram_reserve ? r->vram_reserve : r->vram_total / 32;
-    p->vram_limit = r->vram_free > spared ? r->vram_free - spared : 0;
+/* Nobody unasked gets more than the model was made for, or less than this. */
+static uint32_t choose_ctx(const plan_request *r, uint64_t most) {
+    uint64_t least = min_u64(r->n_ctx_train, PLAN_CTX_MIN);
+    if (r->n_ctx) return r->n_ctx;
+    return (uint32_t)(most < least ? least : min_u64(most, r->n_ctx_train));
+}
+
+/* ---- slots ------------------------------------------------------------------------------------ */
+
+/* More sizes than slabs: the odd ones take slots of the last, which grow to hold them. */
+static void slabs_make(plan *p, const plan_request *r) {
+    memset(p->slab_of, PLAN_NO_SLAB, sizeof p->slab_of);
+    for (uint32_t il = 0; r->blob_bytes && il < r->n_layer && il < PLAN_LAYER_MAX; il++) {
+        uint64_t n_bytes = r->blob_bytes[il];
+        uint32_t is = 0;
+        if (n_bytes == 0) continue;
+        while (is < p->n_slab && p->slab[is].blob_bytes != n_bytes) is++;
+        if (is == PLAN_SLAB_MAX) is--;
+        if (is == p->n_slab) p->slab[p->n_slab++].blob_bytes = n_bytes;
+        if (n_bytes > p->slab[is].blob_bytes) p->slab[is].blob_bytes = n_bytes;
+        p->slab[is].n_expert += r->n_expert_layer;
+        p->slab_of[il] = (uint8_t)is;
+    }
+}
+
+static uint64_t blobs_bytes(const plan *p) {
+    uint64_t n = 0;
+    for (uint32_t is = 0; is < p->n_slab; is++) n += p->slab[is].n_expert * p->slab[is].blob_bytes;
+    return n;
+}
+
+static uint64_t blob_max(const plan *p) {
+    uint64_t n = 0;
+    for (uint32_t is = 0; is < p->n_slab; is++)
+        if (p->slab[is].blob_bytes > n) n = p->slab[is].blob_bytes;
+    return n;
+}
+
+static uint64_t slots_bytes(const plan *p) {
+    uint64_t n = 0;
+    for (uint32_t is = 0; is < p->n_slab; is++) n += p->slab[is].n_slot * p->slab[is].blob_bytes;
+    return n;
+}
+
+/* Room divided so that every slab has slots for the same share of its experts; which layers get them is the
+ * policy's. What division leaves goes to whoever still fits. */
+static void slots_share(plan *p, uint64_t room) {
+    uint64_t all = blobs_bytes(p);
+    for (uint32_t is = 0; is < p->n_slab; is++) {
+        plan_slab *s = &p->slab[is];
+        double share = room >= all ? 1.0 : (double)room / (double)all;
+        s->n_slot = (uint32_t)(share * s->n_expert);
+    }
+    uint64_t left = less(room, slots_bytes(p));
+    for (uint32_t is = 0; is < p->n_slab; is++) {
+        plan_slab *s = &p->slab[is];
+        uint64_t more = min_u64(left / s->blob_bytes, s->n_expert - s->n_slot);
+        s->n_slot += (uint32_t)more;
+        left -= more * s->blob_bytes;
+    }
+}
+
+static uint64_t slots_count(const plan *p) {
+    uint64_t n = 0;
+    for (uint32_t is = 0; is < p->n_slab; is++) n += p->slab[is].n_slot;
+    return n;
+}
+
+bool plan_all_resident(const plan *p) {
+    for (uint32_t is = 0; is < p->n_slab; is++)
+        if (p->slab[is].n_slot < p->slab[is].n_expert) return false;
+    return true;
+}
+
+/* ---- a graphics card -------------------------------------------------------------------------- */
+
+static void card_limit(plan *p, const plan_request *r) {
+    uint64_t spared = r->vram_total / 32;
+    if (r->display) spared = (uint64_t)(r->desktop ? PLAN_DESKTOP_MIB : PLAN_SCREEN_MIB) * MIB;
+    if (r->vram_reserve) spared = r->vram_reserve;
+    p->vram_limit = less(r->vram_free, spared);
     if (r->vram_cap && r->vram_cap < p->vram_limit) p->vram_limit = r->vram_cap;
-    uint64_t slack = r->weight_bytes / 64 + ((uint64_t)64 << 20);
-    uint64_t scratch = r->scratch_bytes + r->vram_fixed_bytes + slack, fixed = scratch + r->weight_bytes;
-    uint64_t most = longest_ctx(r, p->vram_limit, fixed);
-    if (most > r->n_ctx_train) most = r->n_ctx_train;
-    uint64_t least = r->n_ctx_train < PLAN_CTX_MIN ? r->n_ctx_train : PLAN_CTX_MIN;
-    p->n_ctx = r->n_ctx ? r->n_ctx : (uint32_t)(most < least ? least : most);
-    uint64_t kv = kv_bytes(r, p->n_ctx), state = r->state_bytes * r->n_seq;
-    p->need_bytes = fixed + kv + state;
-    p->fits = p->need_bytes <= p->vram_limit;
-    p->nearest_ctx = p->fits ? 0 : (uint32_t)most;
-    p->n_expert = r->n_expert;
-    snprintf(p->card, sizeof p->card, "%s", r->card);
-    p->item[PLAN_VRAM][PLAN_WEIGHTS] = (plan_item){r->weight_bytes - r->expert_bytes, 1};
-    p->item[PLAN_VRAM][PLAN_EXPERTS] = (plan_item){r->expert_bytes, r->n_expert};
-    p->item[PLAN_VRAM][PLAN_KV] = (plan_item){kv, r->n_seq};
-    p->item[PLAN_VRAM][PLAN_STATE] = (plan_item){state, r->n_seq};
-    p->item[PLAN_VRAM][PLAN_SCRATCH] = (plan_item){scratch, 1};
-    p->item[PLAN_RAM][PLAN_CACHE] = (plan_item){r->cache_bytes, r->cache_bytes > 0};
+    if (!r->integrated) return;
+    p->integrated = true; // one memory: the card's share of it comes out of what RAM has
+    p->vram_limit = min_u64(p->vram_limit, less(p->ram_limit, r->cache_bytes));
 }
 
-void plan_make(plan *p, const plan_request *r) {
-    *p = (plan){.ram_total = r->ram_total, .ram_free = r->ram_free};
-    p->vram_total = r->vram_total;
-    p->vram_free = r->vram_free;
-    if (r->card) {
-        card_make(p, r);
+/* All experts on the card, or those that fit beside a ring. Returns what must be there: without slots beyond
+ * need. */
+static void card_experts(plan *p, const plan_request *r, uint64_t dense) {
+    uint64_t all = p->n_slab ? blobs_bytes(p) : r->expert_bytes, ring_min = RING_BLOBS_MIN * blob_max(p);
+    uint64_t most = longest_ctx(r, p->vram_limit, dense + all);
+    uint64_t least = min_u64(r->n_ctx_train, PLAN_CTX_MIN), state = r->state_bytes * r->n_seq;
+    bool tiers = r->tiers && p->n_slab && most < (r->n_ctx ? r->n_ctx : least);
+    if (!tiers) {
+        p->n_ctx = choose_ctx(r, most);
+        p->need_bytes = dense + all + kv_bytes(r, p->n_ctx) + state;
+        p->near.n_ctx = (uint32_t)most;
+        slots_share(p, all);
         return;
     }
-    uint64_t reserve = r->ram_free / 16; // the page cache and everybody else
-    p->ram_limit = r->ram_cap ? r->ram_cap : r->ram_free - reserve;
-    uint64_t fixed = r->scratch_bytes + r->cache_bytes, most = longest_ctx(r, p->ram_limit, fixed);
+    /* Unasked, cache may take a quarter of what experts could have: a position costs as much link time as
+     * the slot it displaced saves. */
+    uint64_t base = dense + ring_min, room = less(p->vram_limit, base);
+    p->n_ctx = choose_ctx(r, longest_ctx(r, base + room / CTX_SHARE, base));
+    p->need_bytes = base + kv_bytes(r, p->n_ctx) + state;
+    p->near.n_ctx = (uint32_t)longest_ctx(r, p->vram_limit, base);
+    room = less(p->vram_limit, p->need_bytes) + ring_min;
+    uint64_t layer = 2 * (uint64_t)r->n_expert_layer * blob_max(p); // this one and the next
+    p->ring_bytes = min_u64(layer, room / RING_SHARE);
+    if (p->ring_bytes < ring_min) p->ring_bytes = ring_min;
+    slots_share(p, less(room, p->ring_bytes));
+}
+
+/* What RAM holds of the experts, in the first way that fits. */
+static void card_ram(plan *p, const plan_request *r) {
+    uint64_t all = blobs_bytes(p), here = slots_bytes(p), spare = 0,
+             room = less(p->ram_limit, r->cache_bytes);
+    p->experts_ram = r->experts_ram;
+    p->ram_need = r->cache_bytes;
+    if (plan_all_resident(p)) {
+        p->experts_ram = PLAN_RAM_MMAP;
+        return;
+    }
+    for (uint32_t is = 0; is < p->n_slab; is++) spare += p->slab[is].blob_bytes; // to exchange through
+    const uint64_t bytes[] = {0, all, all - here + spare, STAGE_BYTES};
+    if (p->integrated) p->experts_ram = PLAN_RAM_MMAP;
+    if (p->experts_ram == PLAN_RAM_AUTO)
+        p->experts_ram = all <= room                          ? PLAN_RAM_ALL
+                         : bytes[PLAN_RAM_COMPLEMENT] <= room ? PLAN_RAM_COMPLEMENT
+                                                              : PLAN_RAM_MMAP;
+    uint64_t n = bytes[p->experts_ram];
+    p->ram_need += n;
+    if (p->ram_need > p->ram_limit && p->experts_ram != PLAN_RAM_MMAP) p->near.experts_ram = PLAN_RAM_MMAP;
+    p->pinned = n <= r->pin_limit;
+    bool mapped = p->experts_ram == PLAN_RAM_MMAP;
+    if (mapped || !p->pinned) p->stage_bytes = STAGE_BYTES;
+    if (!mapped && !p->pinned) p->ram_need += STAGE_BYTES;
+    uint64_t n_out = r->n_expert - p->n_expert_vram, mean = r->n_expert ? all / r->n_expert : 1;
+    p->n_expert_ram = mapped ? min_u64(n_out, less(room, n) / mean) : n_out;
+    p->n_expert_ssd = n_out - p->n_expert_ram;
+    p->item[PLAN_RAM][PLAN_EXPERTS] = (plan_item){mapped ? p->n_expert_ram * mean : n, p->n_expert_ram};
+    p->item[PLAN_RAM][PLAN_STAGE] = (plan_item){p->stage_bytes, p->stage_bytes > 0};
+    p->item[PLAN_SSD][PLAN_EXPERTS] = (plan_item){p->n_expert_ssd * mean, p->n_expert_ssd};
+}
+
+static void card_make(plan *p, const plan_request *r) {
+    card_limit(p, r);
+    uint64_t weights = r->weight_bytes - r->expert_bytes, spare = weights / 64 + SPARE_BYTES;
+    uint64_t scratch = r->scratch_bytes + r->vram_fixed_bytes;
+    snprintf(p->card, sizeof p->card, "%s", r->card);
+    card_experts(p, r, weights + scratch + spare);
+    p->n_expert_vram = p->n_slab ? slots_count(p) : r->n_expert;
+    card_ram(p, r);
+    p->fits = p->need_bytes <= p->vram_limit && p->ram_need <= p->ram_limit;
+    p->item[PLAN_VRAM][PLAN_WEIGHTS] = (plan_item){weights, 1};
+    p->item[PLAN_VRAM][PLAN_EXPERTS] =
+        (plan_item){p->n_slab ? slots_bytes(p) : r->expert_bytes, p->n_expert_vram};
+    p->item[PLAN_VRAM][PLAN_RING] = (plan_item){p->ring_bytes, p->ring_bytes > 0};
+    p->item[PLAN_VRAM][PLAN_KV] = (plan_item){kv_bytes(r, p->n_ctx), r->n_seq};
+    p->item[PLAN_VRAM][PLAN_STATE] = (plan_item){r->state_bytes * r->n_seq, r->n_seq};
+    p->item[PLAN_VRAM][PLAN_SCRATCH] = (plan_item){scratch, 1};
+    p->item[PLAN_VRAM][PLAN_SPARE] = (plan_item){spare, 1};
+}
+
+/* ---- the processor ---------------------------------------------------------------------------- */
+
+/* Experts in RAM: all as pages of the file when they fit; else slots in front of it. Too few to hold a
+ * token's choice are none: then the system's page cache is as good. */
+static void host_experts(plan *p, const plan_request *r, uint64_t room) {
+    uint64_t one = r->n_expert ? r->expert_bytes / r->n_expert : 0;
+    bool all = r->expert_bytes <= room;
+    uint64_t least = r->n_expert_used > SLOTS_MIN ? r->n_expert_used : SLOTS_MIN;
+    p->experts_ram = r->experts_ram == PLAN_RAM_MMAP || all ? PLAN_RAM_MMAP : PLAN_RAM_COMPLEMENT;
+    if (!all && (r->experts_ram == PLAN_RAM_ALL || r->experts_ram == PLAN_RAM_COMPLEMENT)) {
+        p->fits = false;
+        p->need_bytes += r->expert_bytes + (p->ram_limit - p->need_bytes - room);
+        p->near.experts_ram = PLAN_RAM_MMAP;
+    }
+    slots_share(p, all ? UINT64_MAX : room);
+    for (uint32_t is = 0; is < p->n_slab; is++)
+        if (p->slab[is].n_slot < min_u64(least, p->slab[is].n_expert)) p->experts_ram = PLAN_RAM_MMAP;
+    if (p->experts_ram == PLAN_RAM_MMAP) p->n_slab = 0;
+    p->n_expert_ram = all ? r->n_expert : p->n_slab ? slots_count(p) : one ? room / one : 0;
+    p->n_expert_ssd = r->n_expert - p->n_expert_ram;
+    uint64_t here = all ? r->expert_bytes : p->n_slab ? slots_bytes(p) : p->n_expert_ram * one;
+    p->item[PLAN_RAM][PLAN_EXPERTS] = (plan_item){here, p->n_expert_ram};
+    p->item[PLAN_SSD][PLAN_EXPERTS] = (plan_item){p->n_expert_ssd * one, p->n_expert_ssd};
+}
+
+static void host_make(plan *p, const plan_request *r) {
+    uint64_t fixed = r->scratch_bytes + r->cache_bytes;
     /* Unasked, the context should leave the weights in memory: pages read twice cost more than positions
      * never used. */
-    uint64_t kind = longest_ctx(r, p->ram_limit, fixed + r->weight_bytes - r->table_bytes);
-    if (kind < PLAN_CTX_MIN) kind = PLAN_CTX_MIN;
-    if (kind > r->n_ctx_train) kind = r->n_ctx_train;
-    p->n_ctx = r->n_ctx ? r->n_ctx : (uint32_t)kind;
-    uint64_t kv = kv_bytes(r, p->n_ctx);
-    uint64_t state = r->state_bytes * r->n_seq;
+    p->n_ctx = choose_ctx(r, longest_ctx(r, p->ram_limit, fixed + r->weight_bytes - r->table_bytes));
+    uint64_t kv = kv_bytes(r, p->n_ctx), state = r->state_bytes * r->n_seq;
     p->need_bytes = kv + state + fixed;
     p->fits = p->need_bytes <= p->ram_limit;
-    p->nearest_ctx = p->fits ? 0 : (uint32_t)(most > r->n_ctx_train ? r->n_ctx_train : most);
-    uint64_t left = p->fits ? p->ram_limit - p->need_bytes : 0;
-    uint64_t dense = r->weight_bytes - r->expert_bytes - r->table_bytes;
-    uint64_t dense_ram = dense < left ? dense : left, expert_room = left - dense_ram;
-    uint64_t one = r->n_expert ? r->expert_bytes / r->n_expert : 0;
-    p->n_expert = r->n_expert;
-    p->n_expert_ram = one == 0 ? 0 : expert_room / one < r->n_expert ? expert_room / one : r->n_expert;
-    p->n_expert_ssd = r->n_expert - p->n_expert_ram;
+    p->near.n_ctx = (uint32_t)longest_ctx(r, p->ram_limit, fixed);
+    uint64_t left = less(p->ram_limit, p->need_bytes);
+    uint64_t dense = r->weight_bytes - r->expert_bytes - r->table_bytes, dense_ram = min_u64(dense, left);
+    if (p->fits) host_experts(p, r, left - dense_ram);
     p->item[PLAN_RAM][PLAN_WEIGHTS] = (plan_item){dense_ram, 1};
     p->item[PLAN_SSD][PLAN_WEIGHTS] = (plan_item){dense - dense_ram + r->table_bytes,
                                                   (dense > dense_ram ? 1u : 0u) + (r->table_bytes ? 1u : 0u)};
-    uint64_t ram_experts = p->n_expert_ssd == 0 ? r->expert_bytes : p->n_expert_ram * one;
-    p->item[PLAN_RAM][PLAN_EXPERTS] = (plan_item){ram_experts, p->n_expert_ram};
-    p->item[PLAN_SSD][PLAN_EXPERTS] = (plan_item){r->expert_bytes - ram_experts, p->n_expert_ssd};
     p->item[PLAN_RAM][PLAN_KV] = (plan_item){kv, r->n_seq};
     p->item[PLAN_RAM][PLAN_STATE] = (plan_item){state, r->n_seq};
     p->item[PLAN_RAM][PLAN_SCRATCH] = (plan_item){r->scratch_bytes, 1};
+}
+
+void plan_make(plan *p, const plan_request *r) {
+    *p = (plan){.ram_total = r->ram_total, .ram_free = r->ram_free, .n_expert = r->n_expert};
+    p->vram_total = r->vram_total;
+    p->vram_free = r->vram_free;
+    p->ram_limit = r->ram_cap ? r->ram_cap : r->ram_free - r->ram_free / 16; // the page cache and all others
+    slabs_make(p, r);
+    if (r->card)
+        card_make(p, r);
+    else
+        host_make(p, r);
     p->item[PLAN_RAM][PLAN_CACHE] = (plan_item){r->cache_bytes, r->cache_bytes > 0};
+    if (p->fits || p->near.n_ctx >= p->n_ctx) p->near.n_ctx = 0;
+}
+
+/* ---- refusal ---------------------------------------------------------------------------------- */
+
+/* "9.3 GiB", "512 MiB". */
+static const char *size_text(char out[24], uint64_t n_bytes) {
+    double mib = (double)n_bytes / MIB;
+    snprintf(out, 24, mib >= 1024 ? "%.1f GiB" : "%.0f MiB", mib >= 1024 ? mib / 1024 : mib);
+    return out;
+}
+
+/* "--context 4096 --kv int8 would fit". */
+static void near_text(char *out, size_t n, const plan *p) {
+    char ctx[32] = "", kv[24] = "", ubatch[24] = "", ram[32] = "";
+    const plan_near *w = &p->near;
+    if (w->n_ctx) snprintf(ctx, sizeof ctx, "--context %u ", w->n_ctx);
+    if (w->kv) snprintf(kv, sizeof kv, "--kv %s ", w->kv);
+    if (w->n_ubatch) snprintf(ubatch, sizeof ubatch, "--ubatch %u ", w->n_ubatch);
+    if (w->experts_ram) snprintf(ram, sizeof ram, "--experts-ram %s ", plan_ram_name[w->experts_ram]);
+    if (ctx[0] || kv[0] || ubatch[0] || ram[0])
+        snprintf(out, n, "%s%s%s%swould fit", ctx, kv, ubatch, ram);
+    else
+        snprintf(out, n,
+                 p->card[0] ? "no context fits: --device cpu runs it from memory" : "no context fits");
 }
 
 mica_status plan_check(const plan *p, mica_error *err) {
+    char near[128], need[24], have[24];
     if (p->fits) return MICA_OK;
-    const double mib = 1024.0 * 1024.0;
-    if (p->card[0] && p->nearest_ctx == 0)
-        return fail(
-            err, MICA_E_FIT,
-            "device %s: %.0f MiB needed, %.0f MiB of its memory allowed: the model does not fit on it; "
-            "--device cpu runs it from memory",
-            p->card, (double)p->need_bytes / mib, (double)p->vram_limit / mib);
+    near_text(near, sizeof near, p);
+    if (p->card[0] && p->need_bytes > p->vram_limit)
+        return fail(err, MICA_E_FIT, "device %s: %s needed for a context of %u, %s of its memory allowed: %s",
+                    p->card, size_text(need, p->need_bytes), p->n_ctx, size_text(have, p->vram_limit), near);
     if (p->card[0])
-        return fail(
-            err, MICA_E_FIT,
-            "device %s: %.0f MiB needed for a context of %u, %.0f MiB of its memory allowed: --context %u "
-            "would fit",
-            p->card, (double)p->need_bytes / mib, p->n_ctx, (double)p->vram_limit / mib, p->nearest_ctx);
-    if (p->nearest_ctx == 0)
-        return fail(err, MICA_E_FIT,
-                    "memory: %.0f MiB needed for a context of %u, %.0f MiB allowed: no context fits",
-                    (double)p->need_bytes / mib, p->n_ctx, (double)p->ram_limit / mib);
-    return fail(err, MICA_E_FIT,
-                "memory: %.0f MiB needed for a context of %u, %.0f MiB allowed: --context %u would fit",
-                (double)p->need_bytes / mib, p->n_ctx, (double)p->ram_limit / mib, p->nearest_ctx);
+        return fail(err, MICA_E_FIT, "memory: %s needed beside the card, %s allowed: %s",
+                    size_text(need, p->ram_need), size_text(have, p->ram_limit), near);
+    return fail(err, MICA_E_FIT, "memory: %s needed for a context of %u, %s allowed: %s",
+                size_text(need, p->need_bytes), p->n_ctx, size_text(have, p->ram_limit), near);
 }
+
+/* ---- this machine ----------------------------------------------------------------------------- */
 
 /* "NAME:   1234 kB" lines. */
 static uint64_t meminfo(const char *name) {
@@ -140,15 +329,69 @@ static bool read_u64(const char *path, uint64_t *out) {
     return ok;
 }
 
+/* The line "inactive_file N" of a group: pages of files that nobody misses, which it counts as used. */
+static uint64_t idle_pages(const char *path) {
+    FILE *f = fopen(path, "re");
+    unsigned long long v, n = 0;
+    if (!f) return 0;
+    char line[128];
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "inactive_file %llu", &v) == 1) n = v;
+    fclose(f);
+    return n;
+}
+
+/* A group's limit over what is known so far. Names of its files differ by version. */
+static void limit_by(const char *group, const char *max, const char *used, uint64_t *total, uint64_t *spare) {
+    char path[640];
+    uint64_t limit, n_used = 0;
+    snprintf(path, sizeof path, "%s/%s", group, max);
+    if (!read_u64(path, &limit) || limit >= *total) return;
+    snprintf(path, sizeof path, "%s/%s", group, used);
+    read_u64(path, &n_used);
+    snprintf(path, sizeof path, "%s/memory.stat", group);
+    n_used = less(n_used, idle_pages(path));
+    *total = limit;
+    *spare = min_u64(*spare, less(limit, n_used));
+}
+
+/* The groups this process is in, from its own up: "0::/a/b" in /proc/self/cgroup. Inside a container the
+ * path is "/" and its limit lies at the top. */
+static void limit_by_groups(uint64_t *ram_total, uint64_t *ram_free) {
+    char group[512] = "", path[560];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f) return;
+    char line[600];
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, "0::", 3) == 0) snprintf(group, sizeof group, "%.500s", line + 3);
+    fclose(f);
+    group[strcspn(group, "\n")] = 0;
+    for (;;) {
+        char *slash = strrchr(group, '/');
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s", group);
+        limit_by(path, "memory.max", "memory.current", ram_total, ram_free);
+        if (!slash) return;
+        *slash = 0;
+    }
+}
+
 void plan_machine(uint64_t *ram_total, uint64_t *ram_free) {
     *ram_total = meminfo("MemTotal");
     *ram_free = meminfo("MemAvailable");
-    uint64_t limit, used = 0;
-    bool v2 = read_u64("/sys/fs/cgroup/memory.max", &limit);
-    if (!v2 && !read_u64("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit)) return;
-    if (limit >= *ram_total) return;
-    read_u64(v2 ? "/sys/fs/cgroup/memory.current" : "/sys/fs/cgroup/memory/memory.usage_in_bytes", &used);
-    *ram_total = limit;
-    uint64_t left = limit > used ? limit - used : 0;
-    if (left < *ram_free) *ram_free = left;
+    limit_by_groups(ram_total, ram_free);
+    limit_by("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ram_total, ram_free);
+}
+
+uint64_t plan_pin_limit(void) {
+    uint64_t pages, total = meminfo("MemTotal");
+    long page = sysconf(_SC_PAGESIZE);
+    if (!read_u64("/sys/module/ttm/parameters/pages_limit", &pages) || page <= 0) return total;
+    return min_u64(total, pages * (uint64_t)page);
+}
+
+bool plan_desktop(void) {
+    static const char *const sockets[] = {"/tmp/.X11-unix/X0", "/tmp/.X11-unix/X1"};
+    for (size_t i = 0; i < sizeof sockets / sizeof *sockets; i++)
+        if (access(sockets[i], F_OK) == 0) return true;
+    return false;
 }
