@@ -196,7 +196,7 @@ $(BUILD)/examples/%: examples/%.c $(BUILD)/libmica.so Makefile
 .PHONY: examples
 examples: $(EXAMPLES)
 
-tests: $(TESTS) $(SHIMS) $(MAINS)
+tests: $(TESTS) $(SHIMS) $(MAINS) $(EXAMPLES)
 .PHONY: tests
 
 check: all tests

@@ -48,9 +48,9 @@ static bool on_token(void *user, int32_t id) {
 int main(int argc, char **argv) {
     mica_model *model;
     mica_session *session;
-    mica_load_options load = {0};
-    mica_generate_options to_the_end = {0};
-    chat c = {0};
+    static mica_load_options load; // zeroed: the defaults, in C and in C++
+    static mica_generate_options to_the_end;
+    static chat c;
     char line[4096];
     if (argc != 2) return fprintf(stderr, "usage: chat model.gguf\n"), 2;
     load.path = argv[1];
@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
     check(mica_session_new(&session, model, &g_err));
     check(mica_text_stream_new(&c.text, model, false, &g_err));
     for (append_raw(&c, "["); printf("> "), fflush(stdout), fgets(line, sizeof line, stdin);) {
-        mica_ids prompt = {0};
+        mica_ids prompt = {NULL, 0};
         append_raw(&c, "{\"role\":\"user\",\"content\":\"");
         append(&c, line, strcspn(line, "\n"), true);
         append_raw(&c, "\"}]");

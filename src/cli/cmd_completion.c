@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PULL_NAMES "smollm2-135m gemma3-270m hf:" // cli_test.py compares them with what pull says
+
 static const char *const g_shells[] = {"bash", "zsh", "fish"};
 
 typedef void spelling_fn(void *user, const char *name, size_t n, const option_view *v);
@@ -38,12 +40,33 @@ static void bash_file_pattern(void *user, const char *name, size_t n, const opti
     *before = "|";
 }
 
-static void bash_choice_case(void *user, const char *name, size_t n, const option_view *v) {
+static bool is_device(const option_view *v) {
+    return strcmp(v->name, "--device") == 0;
+}
+
+static void put_offers(const option_view *v) {
+    for (const char *p = v->offers; *p; p++) putchar(*p == '|' ? ' ' : *p);
+}
+
+static void bash_offer_case(void *user, const char *name, size_t n, const option_view *v) {
     (void)user;
-    if (!v->choices) return;
+    if (!v->offers) return;
     printf("        %.*s) COMPREPLY=($(compgen -W \"", (int)n, name);
-    for (const char *p = v->choices; *p; p++) putchar(*p == '|' ? ' ' : *p);
+    put_offers(v);
+    if (is_device(v)) printf(" $(mica devices 2>/dev/null | awk 'NR > 1 { print $1 }')");
     printf("\" -- \"$cur\")); return ;;\n");
+}
+
+static bool takes_model(const command *c) {
+    option_view v;
+    for (size_t i = 0; options_view(c, i, &v); i++)
+        if (strcmp(v.name, "--model") == 0) return true;
+    return false;
+}
+
+static const char *last_word(const command *c) {
+    const char *space = strchr(c->name, ' ');
+    return space ? space + 1 : c->name;
 }
 
 static void bash_command_case(const command *c) {
@@ -54,7 +77,9 @@ static void bash_command_case(const command *c) {
     const char *before = "        ";
     for (size_t i = 0; options_view(c, i, &v); i++) each_spelling(&v, bash_file_pattern, &before);
     if (before[0] == '|') printf(") compopt -o default; COMPREPLY=(); return ;;\n");
-    for (size_t i = 0; options_view(c, i, &v); i++) each_spelling(&v, bash_choice_case, NULL);
+    for (size_t i = 0; options_view(c, i, &v); i++) each_spelling(&v, bash_offer_case, NULL);
+    if (takes_model(c)) // also as a plain word, right after the command
+        printf("        %s) if [[ \"$cur\" != -* ]]; then _mica_models; return; fi ;;\n", last_word(c));
     printf("        esac ;;\n");
 }
 
@@ -80,7 +105,12 @@ static void bash_second_words(const char *group) {
 }
 
 static void completion_bash(void) {
-    printf("_mica() {\n"
+    printf("_mica_models() {\n"
+           "    compopt -o default\n"
+           "    COMPREPLY=($(compgen -W \"$(mica list 2>/dev/null | awk 'NR > 1 { print $1 }')\" -- "
+           "\"$cur\"))\n"
+           "}\n"
+           "_mica() {\n"
            "    local cur=\"${COMP_WORDS[COMP_CWORD]}\" prev=\"${COMP_WORDS[COMP_CWORD-1]}\" flags=\"\"\n"
            "    local command=\"${COMP_WORDS[1]}\"\n"
            "    COMPREPLY=()\n"
@@ -94,10 +124,8 @@ static void completion_bash(void) {
            "        command=\"eval ${COMP_WORDS[2]}\"\n"
            "    fi\n"
            "    case \"$command:$prev\" in\n"
-           "    *:-m|*:--model|rm:*)\n"
-           "        compopt -o default\n"
-           "        COMPREPLY=($(compgen -W \"$(mica list 2>/dev/null | awk 'NR > 1 { print $1 }')\" -- "
-           "\"$cur\")); return ;;\n"
+           "    *:-m|*:--model|rm:*) _mica_models; return ;;\n"
+           "    pull:*) COMPREPLY=($(compgen -W \"" PULL_NAMES "\" -- \"$cur\")); return ;;\n"
            "    completion:*) COMPREPLY=($(compgen -W \"bash zsh fish\" -- \"$cur\")); return ;;\n"
            "    help:*) COMPREPLY=($(compgen -W \"");
     bash_first_words();
@@ -139,9 +167,10 @@ static void fish_flag(void *user, const char *name, size_t n, const option_view 
                     : "-o",
            (int)(is_long ? n - 2 : n - 1), name + (is_long ? 2 : 1));
     if (v->value) printf(v->takes_file ? " -r -F" : " -x");
-    if (v->choices) {
+    if (v->offers) {
         printf(" -a '");
-        for (const char *p = v->choices; *p; p++) putchar(*p == '|' ? ' ' : *p);
+        put_offers(v);
+        if (is_device(v)) printf(" (mica devices 2>/dev/null | awk \"NR > 1 { print \\$1 }\")");
         putchar('\'');
     }
     if (strcmp(v->name, "--model") == 0)
@@ -173,7 +202,10 @@ static void fish_command(const command *c) {
 
 static void completion_fish(void) {
     printf("complete -c mica -n __fish_use_subcommand -f -a eval -d 'numbers for correctness and quality'\n"
-           "complete -c mica -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'\n");
+           "complete -c mica -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'\n"
+           "complete -c mica -n '__fish_seen_subcommand_from pull' -f -a '" PULL_NAMES "'\n"
+           "complete -c mica -n '__fish_seen_subcommand_from rm' -f -a "
+           "'(mica list 2>/dev/null | awk \"NR > 1 { print \\$1 }\")'\n");
     for (int id = 0; id < CMD_N; id++) fish_command(command_at((command_id)id));
 }
 

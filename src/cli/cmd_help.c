@@ -1,11 +1,14 @@
 /* `mica help`: one screen of commands, a page for each of them, and the same as a manual page. */
 #include "cli/help.h"
 
+#include "base/mem.h"
 #include "base/status.h"
+#include "cli/print.h"
+#include "mica_tools.h"
 
 #include <string.h>
 
-enum { FLAG_COLUMN = 30, PAGE_WIDTH = 100 };
+enum { FLAG_COLUMN = 28, PAGE_WIDTH = 80 };
 
 /* "-c, --context N" */
 static void flag_heading(char *out, size_t size_bytes, const option_view *v) {
@@ -68,6 +71,40 @@ void help_page(FILE *to, const command *c) {
     }
 }
 
+/* A model that is here already, or "" when there is none. Owned by the caller. */
+static char *first_model(void) {
+    char *text = NULL, *name = NULL;
+    json_t *list = NULL, *v;
+    size_t i;
+    if (mica_list(&text, NULL) == MICA_OK && print_parse(&list, text, NULL) == MICA_OK) {
+        json_array_foreach(list, i, v) if (!name && member_true(v, "complete")) name =
+            mem_strdup(member_text(v, "name"));
+    }
+    json_decref(list);
+    mica_text_free(text);
+    return name;
+}
+
+/* "  mica run NAME   what for" */
+static void put_step(FILE *to, const char *verb, const char *name, const char *what) {
+    char line[160];
+    snprintf(line, sizeof line, "mica %s%s%s", verb, name[0] ? " " : "", name);
+    fprintf(to, "  %-28s  %s\n", line, what);
+}
+
+void help_first_steps(FILE *to) {
+    char *model = first_model();
+    const char *name = model ? model : "smollm2-135m";
+    fputs("mica runs GGUF language models on this machine.\n\n", to);
+    if (!model) put_step(to, "pull", name, "download a small model (94 MiB)");
+    put_step(to, "run", name, "talk to it; Ctrl-D leaves");
+    put_step(to, "serve", name, "a web page, and an API for other programs");
+    put_step(to, "devices", "", "what models can run on here");
+    put_step(to, "help", "", "every command");
+    fputc('\n', to);
+    mem_free(model);
+}
+
 static void help_overview(FILE *to) {
     fputs("mica runs GGUF language models.\n\nUsage: mica COMMAND [FLAGS]\n\nCommands:\n", to);
     for (int id = 0; id < CMD_N; id++) {
@@ -76,22 +113,21 @@ static void help_overview(FILE *to) {
     }
     fputs("\n"
           "Often used flags:\n"
-          "  -m MODEL      a GGUF file or a pulled name      -c N   tokens of context\n"
-          "  -p TEXT       prompt                            -t N   CPU threads\n"
-          "  -f FILE       prompt from a file                -n N   most tokens to make\n"
-          "  --temp T      temperature, 0: the likeliest     --json results as JSON\n"
+          "  -m MODEL   a GGUF file or a pulled name    -c N     tokens of context\n"
+          "  -p TEXT    prompt                          -t N     CPU threads\n"
+          "  -f FILE    prompt from a file              -n N     most tokens to make\n"
+          "  --temp T   temperature, 0: the likeliest   --json   results as JSON\n"
           "\n"
           "Examples:\n"
-          "  mica pull smollm2-135m                          download a small model\n"
-          "  mica run -m smollm2-135m                        talk to it\n"
-          "  mica run -m model.gguf -p \"Hello\" --temp 0      one answer, always the same\n"
+          "  mica pull smollm2-135m                     download a small model\n"
+          "  mica run smollm2-135m                      talk to it\n"
+          "  mica run smollm2-135m -p \"Hello\" --temp 0  one answer, always the same\n"
+          "  git diff | mica run smollm2-135m -p \"Write a commit message.\"\n"
           "\n"
-          "`mica help COMMAND` lists the flags of a command. Text goes to standard output, all else to "
-          "standard\n"
-          "error. Exit codes: 0 ok, 1 a check failed, 2 usage, 3 file, 4 malformed model, 5 unsupported "
-          "model, 6 does\n"
-          "not fit, 7 device, 8 port in use, 9 network or disk, 70 internal error, 130 Ctrl-C, 143 "
-          "terminated.\n",
+          "`mica help COMMAND` lists the flags of a command. Text goes to standard output,\n"
+          "all else to standard error. Exit codes: 0 ok, 1 a check failed, 2 usage, 3 file,\n"
+          "4 malformed model, 5 unsupported model, 6 does not fit, 7 device, 8 port in use,\n"
+          "9 network or disk, 70 internal error, 130 Ctrl-C, 143 terminated.\n",
           to);
 }
 

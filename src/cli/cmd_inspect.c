@@ -80,11 +80,7 @@ mica_status cmd_inspect(const options *o, mica_error *err) {
     mica_status st = MICA_OK;
     char *path = NULL, *text = NULL;
     json_t *v = NULL;
-    options named = *o; // `mica inspect FILE` is `mica inspect -m FILE`
-    if (o->args.n > 0 && (o->model || o->hf))
-        return fail(err, MICA_E_ARG, "-m: given beside a name: one of them");
-    if (o->args.n > 0) named.model = o->args.p[0];
-    TRY_GOTO(open_path(&path, &named, err), done);
+    TRY_GOTO(open_path(&path, o, err), done);
     TRY_GOTO(mica_inspect(&text, path, o->all, err), done);
     if (o->json) {
         print_json_text(text);

@@ -15,7 +15,16 @@ mica_status cmd_pull(const options *o, mica_error *err) {
     interrupt_set_mode(INTERRUPT_WINDS_UP); // the part that came is kept in order
     mica_status st = mica_pull(&path, &pull, err);
     progress_end(&bar);
-    if (st == MICA_OK) puts(path);
+    if (st == MICA_OK && o->json) {
+        json_t *v = json_pack("{s:s}", "path", path);
+        if (v)
+            print_json(v);
+        else // jansson takes UTF-8 alone
+            st = fail(err, MICA_E_ARG, "%s: no UTF-8: its path has no JSON form", path);
+        json_decref(v);
+    } else if (st == MICA_OK) {
+        puts(path);
+    }
     mica_text_free(path);
     return st;
 }

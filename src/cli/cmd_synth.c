@@ -7,6 +7,8 @@
 #include "base/status.h"
 #include "mica_tools.h"
 
+#include <unistd.h>
+
 static void put_summary(const json_t *v) {
     char parameters[16], bytes[16], token[16];
     const char *path = member_text(v, "path");
@@ -38,6 +40,8 @@ static mica_status check_flags(const options *o, mica_error *err) {
     if (!o->preset) return fail(err, MICA_E_ARG, "--preset: missing: `mica synth --presets` lists them");
     if (!o->output && !o->dry_run)
         return fail(err, MICA_E_ARG, "-o: missing: name the file to write, or --dry-run");
+    if (!o->dry_run && !o->force && access(o->output, F_OK) == 0)
+        return fail(err, MICA_E_ARG, "-o: %s: exists: --force writes over it", o->output);
     return MICA_OK;
 }
 

@@ -5,41 +5,46 @@
 #include <string.h>
 
 static const char g_run[] =
-    "  Without a prompt, and with a terminal on standard input, it is a conversation: /help lists its\n"
-    "  commands, a line that ends in \\ goes on, Tab completes. Ctrl-C stops the answer; at an empty\n"
-    "  prompt, twice, it leaves.\n"
+    "  Without a prompt, and with a terminal on standard input, it is a conversation:\n"
+    "  /help lists its commands, a line that ends in \\ goes on, Tab completes. Ctrl-C\n"
+    "  stops the answer; at an empty prompt, twice, it leaves.\n"
     "  Lines are kept in the file `history` of the cache folder (MICA_HOME).\n"
-    "  Generated text alone goes to standard output. Thinking, progress and times go to standard error;\n"
-    "  with --raw and --json thinking is part of the text.\n"
+    "  Generated text alone goes to standard output. Thinking, progress and times go\n"
+    "  to standard error; with --raw and --json thinking is part of the text.\n"
     "\n"
-    "    mica run -m smollm2-135m -p \"What is a mica?\"\n"
-    "    git diff | mica run -m model.gguf --system \"Write a commit message.\" > message.txt\n";
+    "    mica run smollm2-135m\n"
+    "    mica run smollm2-135m \"What is a mica?\"\n"
+    "    git diff | mica run model.gguf -p \"Write a commit message.\" > message.txt\n";
 
 static const char g_serve[] =
-    "  OpenAI's API at /v1 (chat/completions, completions, responses), Anthropic's at /v1/messages, a page\n"
-    "  at /. docs/CONTRACT.md lists the endpoints, docs/SECURITY.md says who gets in. The first Ctrl-C or\n"
-    "  SIGTERM brings running answers to their end, the second ends at once.\n"
+    "  OpenAI's API at /v1 (chat/completions, completions, responses), Anthropic's at\n"
+    "  /v1/messages, a page at /. docs/CONTRACT.md lists the endpoints,\n"
+    "  docs/SECURITY.md says who gets in. The first Ctrl-C or SIGTERM brings running\n"
+    "  answers to their end, the second ends at once.\n"
     "\n"
-    "    mica serve -m smollm2-135m\n"
-    "    curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+    "    mica serve smollm2-135m\n"
+    "    curl http://127.0.0.1:8080/v1/chat/completions \\\n"
+    "        -H 'Content-Type: application/json' \\\n"
     "        -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is a mica?\"}]}'\n";
 
 static const char g_bench[] =
-    "  pp: reading a prompt of so many tokens; tg: generating so many; @d: after so many tokens of\n"
-    "  context. GB/s counts the bytes of weights a test reads; share compares it with what this\n"
-    "  machine's memory was measured to give in the same run.\n";
+    "  pp: reading a prompt of so many tokens; tg: generating so many; @d: after so\n"
+    "  many tokens of context. GB/s counts the bytes of weights a test reads; share\n"
+    "  compares it with what this machine's memory was measured to give in the same\n"
+    "  run.\n";
 
-static const char g_eval[] =
-    "  One JSON value with --json (docs/CONTRACT.md gives its shape), else a short summary.\n";
+static const char g_eval[] = "  One JSON value with --json (docs/CONTRACT.md gives its shape), else a short\n"
+                             "  summary.\n";
 
 static const char g_plan[] = "  Exit code 6 when it does not fit; the nearest that fits is printed.\n";
 
 static const char g_tokenize[] =
-    "  Without TEXT or FILE the text is read from standard input. No weights are loaded.\n";
+    "  Without TEXT or FILE the text is read from standard input. No weights are\n"
+    "  loaded.\n";
 
 static const char g_detokenize[] =
-    "  Without ids they are read from standard input, separated by blanks or commas. No weights are\n"
-    "  loaded.\n";
+    "  Without ids they are read from standard input, separated by blanks or commas.\n"
+    "  No weights are loaded.\n";
 
 static const char g_template[] = "  No weights are loaded.\n";
 
@@ -53,8 +58,8 @@ static const char g_completion[] = "    source <(mica completion bash)\n"
 
 // name, what follows it, summary, more text, fewest and most words that are no flags, function
 static const command g_commands[CMD_N] = {
-    [CMD_RUN] = {CMD_RUN, "run", "-m MODEL [-p TEXT | -f FILE]", "generate or chat in the terminal", g_run, 0,
-                 0, cmd_run},
+    [CMD_RUN] = {CMD_RUN, "run", "-m MODEL [-p TEXT] [-f FILE]", "generate or chat in the terminal", g_run, 0,
+                 1, cmd_run},
     [CMD_SERVE] = {CMD_SERVE, "serve", "-m MODEL [--host ADDRESS] [--port N]",
                    "answer over HTTP: OpenAI's and Anthropic's APIs, and a page", g_serve, 0, 0, cmd_serve},
     [CMD_BENCH] = {CMD_BENCH, "bench", "-m MODEL [-p N,...] [-n N,...] [-d N,...]",
@@ -75,7 +80,7 @@ static const command g_commands[CMD_N] = {
     [CMD_DEVICES] = {CMD_DEVICES, "devices", "[--selftest]", "what models can run on, usable or why not",
                      NULL, 0, 0, cmd_devices},
     [CMD_INSPECT] = {CMD_INSPECT, "inspect", "MODEL", "header, metadata and tensors of a GGUF file", NULL, 0,
-                     1, cmd_inspect},
+                     0, cmd_inspect},
     [CMD_TOKENIZE] = {CMD_TOKENIZE, "tokenize", "-m MODEL [TEXT | -f FILE]", "text to token ids", g_tokenize,
                       0, 1, cmd_tokenize},
     [CMD_DETOKENIZE] = {CMD_DETOKENIZE, "detokenize", "-m MODEL [ID ...]", "token ids to text", g_detokenize,

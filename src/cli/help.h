@@ -7,4 +7,5 @@
 #include <stdio.h>
 
 void help_page(FILE *to, const command *c); // usage, text and flags of one command
+void help_first_steps(FILE *to);            // for who typed the program's name and nothing else
 #endif

@@ -2,6 +2,7 @@
  * code. */
 #include "cli/exit.h"
 #include "cli/help.h"
+#include "cli/print.h"
 #include "cli/term.h"
 
 #include "base/status.h"
@@ -18,6 +19,15 @@ static mica_status check_output(mica_error *err) {
     if (why == 0 || why == EPIPE) return MICA_OK;
     const bool full = why == ENOSPC || why == EDQUOT || why == EFBIG;
     return fail(err, full ? MICA_E_NETWORK : MICA_E_IO, "standard output: write: %s", strerror(why));
+}
+
+/* With --json a failure is a value too: a result that came before it (a plan that does not fit) stays the
+ * only one, but the lines of an answer end with it. */
+static void print_failure(mica_status st, const mica_error *err, int argc, char **argv) {
+    if (!options_want_json(argc, argv)) return;
+    if (print_json_began() && strcmp(argv[1], "run") != 0) return;
+    print_json_error(exit_code(st), err->text);
+    term_flush();
 }
 
 static mica_status dispatch(int argc, char **argv, mica_error *err) {
@@ -46,6 +56,10 @@ int main(int argc, char **argv) {
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }
-    if (st != MICA_OK && st != MICA_E_CANCELLED) term_error(&err);
+    if (argc < 2) help_first_steps(stderr);
+    if (st != MICA_OK && st != MICA_E_CANCELLED) {
+        print_failure(st, &err, argc, argv);
+        term_error(&err);
+    }
     return exit_code(st);
 }

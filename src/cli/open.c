@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cli/exit.h"
+#include "cli/print.h"
 #include "cli/term.h"
 #include "mica_tools.h"
 
@@ -16,7 +17,9 @@ mica_status open_path(char **path, const options *o, mica_error *err) {
     *path = NULL;
     if (o->model && o->hf) return fail(err, MICA_E_ARG, "-hf: given beside -m: one of them says which model");
     if (o->model) return mica_resolve(path, o->model, err);
-    if (!o->hf) return fail(err, MICA_E_ARG, "-m: missing: name a GGUF file or a pulled model");
+    if (!o->hf)
+        return fail(err, MICA_E_ARG,
+                    "-m: missing: name a GGUF file or a pulled model: `mica list` shows them");
     strbuf what = {0};
     progress bar = {0};
     if (strncmp(o->hf, "hf:", 3) != 0) strbuf_puts(&what, "hf:");
@@ -34,21 +37,85 @@ mica_status open_path(char **path, const options *o, mica_error *err) {
     return st;
 }
 
-/* llama.cpp's -ngl: 0 keeps everything on the CPU, which is a device here. */
-static mica_status device_of(const char **device, const options *o, mica_error *err) {
+/* ---- llama.cpp's -ngl ---- */
+
+/* The layers of the file, from its header alone; 0 when it does not say. */
+static mica_status count_layers(uint64_t *out, const char *path, mica_error *err) {
+    char *text = NULL, key[80];
+    json_t *v = NULL;
+    mica_status st = MICA_OK;
+    *out = 0;
+    TRY_GOTO(mica_inspect(&text, path, false, err), done);
+    TRY_GOTO(print_parse(&v, text, err), done);
+    snprintf(key, sizeof key, "%.60s.block_count", member_text(v, "arch"));
+    *out = member_u64(json_object_get(v, "metadata"), key);
+done:
+    json_decref(v);
+    mica_text_free(text);
+    return st;
+}
+
+/* The first card that can be used, or MICA_E_DEVICE. A simulated one is taken only by its name. */
+static mica_status first_card(char *out, size_t size_bytes, const options *o, mica_error *err) {
+    char *text = NULL;
+    json_t *list = NULL, *d;
+    size_t i;
+    mica_status st = MICA_OK;
+    out[0] = 0;
+    TRY_GOTO(mica_devices(&text, false, err), done);
+    TRY_GOTO(print_parse(&list, text, err), done);
+    json_array_foreach(list, i, d) {
+        const char *id = member_text(d, "id");
+        const bool is_card = strncmp(id, "hip:", 4) == 0 || strncmp(id, "cuda:", 5) == 0;
+        if (!out[0] && is_card && member_true(d, "usable")) snprintf(out, size_bytes, "%s", id);
+    }
+    if (!out[0])
+        st = fail(err, MICA_E_DEVICE, "-ngl: %lld: no card can be used: `mica devices` lists what there is",
+                  (long long)o->gpu_layers);
+done:
+    json_decref(list);
+    mica_text_free(text);
+    return st;
+}
+
+static bool names_a_card(const char *device) {
+    return device && strchr(device, ':');
+}
+
+/* 0 keeps everything on the CPU, which is a device here; all layers are the whole model on a card. */
+static mica_status device_of_layers(const char **device, const options *o, const char *path,
+                                    mica_error *err) {
+    static char card[16]; // outlives the load options that borrow it
+    uint64_t n_layer;
+    if (o->gpu_layers == 0 && names_a_card(o->device))
+        return fail(err, MICA_E_ARG, "-ngl: 0: no layer on the card, and --device %s: one of them",
+                    o->device);
+    if (o->gpu_layers == 0) {
+        if (!o->device) *device = "cpu";
+        return MICA_OK;
+    }
+    if (o->device && !names_a_card(o->device) && strcmp(o->device, "auto") != 0)
+        return fail(err, MICA_E_ARG, "-ngl: %lld: layers on a card, and --device %s: one of them",
+                    (long long)o->gpu_layers, o->device);
+    if (!names_a_card(o->device)) {
+        TRY(first_card(card, sizeof card, o, err));
+        *device = card;
+    }
+    TRY(count_layers(&n_layer, path, err));
+    if ((uint64_t)o->gpu_layers >= n_layer) return MICA_OK;
+    return fail(
+        err, MICA_E_ARG,
+        "-ngl: %lld: the model has %llu layers, which are not split here: all of them on the card (-ngl "
+        "all) or none (-ngl 0)",
+        (long long)o->gpu_layers, (unsigned long long)n_layer);
+}
+
+static mica_status device_of(const char **device, const options *o, const char *path, mica_error *err) {
     *device = o->device;
     if (o->device && strncasecmp(o->device, "rocm", 4) == 0)
         return fail(err, MICA_E_DEVICE,
                     "--device: %s: AMD cards are hip:0, hip:1 ...: `mica devices` lists them", o->device);
-    if (o->gpu_layers < 0) return MICA_OK;
-    if (o->gpu_layers > 0)
-        return fail(
-            err, MICA_E_DEVICE,
-            "-ngl: %lld: layers are not counted out here: --device hip:0 (AMD) or cuda:0 (NVIDIA) uses a "
-            "card, `mica devices` lists them",
-            (long long)o->gpu_layers);
-    if (!o->device) *device = "cpu";
-    return MICA_OK;
+    return o->gpu_layers < 0 ? MICA_OK : device_of_layers(device, o, path, err);
 }
 
 mica_status open_load_options(mica_load_options *lo, const options *o, const char *path, mica_error *err) {
@@ -68,7 +135,7 @@ mica_status open_load_options(mica_load_options *lo, const options *o, const cha
         .vram_reserve = o->vram_reserve,
         .cancel = interrupt_flag(),
     };
-    return device_of(&lo->device, o, err);
+    return device_of(&lo->device, o, path, err);
 }
 
 static mica_status load(opened *out, mica_load_options *lo, mica_error *err) {

@@ -31,6 +31,7 @@ typedef struct option_row {
     option_kind kind;
     option_group group;
     const char *value, *words;
+    const char *offers; // for completion: values that are likely, not the only ones
     double lo, hi;
     uint64_t commands; // bit of each command_id that takes it
     size_t offset;     // of the field in `options`
@@ -42,28 +43,32 @@ typedef struct option_row {
 #define COMPUTE (C(RUN) | C(SERVE) | C(BENCH) | EVALS)
 #define TEXTS (C(TOKENIZE) | C(DETOKENIZE) | C(TEMPLATE))
 #define JSONS                                                                                                \
-    (C(RUN) | C(BENCH) | EVALS | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS | C(LIST) | C(SYNTH) | C(ENV) |   \
-     C(VERSION))
+    (C(RUN) | C(BENCH) | EVALS | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS | C(PULL) | C(LIST) | C(SYNTH) |  \
+     C(ENV) | C(VERSION))
 #define EVERY ((UINT64_C(1) << CMD_N) - 1)
 #define ROW(g, k, field, who)                                                                                \
     .group = GROUP_##g, .kind = KIND_##k, .offset = offsetof(options, field), .commands = (who)
-#define NO_CARD "no card can be used: this build runs models on the CPU only"
+#define NO_CARD "not in this version yet: docs/CONTRACT.md lists what is missing"
 #define REFUSED(flag, v)                                                                                     \
     .kind = KIND_REFUSED, .commands = COMPUTE | C(PLAN), .name = flag, .value = v, .words = NO_CARD
+
+#define KV_WORDS "f16|f32|int8|q8_0" // the first three in the order of mica_kv_type
 
 // clang-format off
 static const option_row g_rows[] = {
     // the commands' own
     {ROW(COMMAND, TEXT, prompt, C(RUN)), .name = "--prompt", .shorter = "-p", .value = "TEXT",
-     .help = "what to answer (default: a conversation, or standard input when it is no terminal)"},
+     .help = "what to answer; what comes in a pipe or file on standard input goes below it (default: a "
+             "conversation, or standard input alone)"},
     {ROW(COMMAND, FILE, file, C(RUN)), .name = "--file", .shorter = "-f", .value = "FILE",
-     .help = "read the prompt from FILE, - is standard input"},
+     .help = "read the prompt from FILE, with -p what goes below it; - is standard input"},
     {ROW(COMMAND, TEXT, system, C(RUN)), .name = "--system", .shorter = "-sys", .aliases = "--system-prompt",
      .value = "TEXT",
      .help = "system message"},
     {ROW(COMMAND, FLAG, raw, C(RUN)), .name = "--raw",
      .help = "no chat template: the prompt goes in as it is, control tokens in it are recognised"},
     {ROW(COMMAND, TEXT, think, C(RUN) | C(SERVE) | C(TEMPLATE)), .name = "--think", .value = "on|off|EFFORT",
+     .offers = "on|off|none|minimal|low|medium|high|xhigh|max",
      .help = "thinking before the answer (default: as the template likes)"},
     {ROW(COMMAND, TEXT, kwargs, C(RUN) | C(TEMPLATE)), .name = "--chat-template-kwargs", .value = "JSON",
      .help = "object of further variables for the template"},
@@ -155,6 +160,8 @@ static const option_row g_rows[] = {
      .help = "with the draft block"},
     {ROW(COMMAND, FLAG, dry_run, C(SYNTH)), .name = "--dry-run",
      .help = "print the sizes, write nothing"},
+    {ROW(COMMAND, FLAG, force, C(SYNTH)), .name = "--force",
+     .help = "write over a file that is there"},
     {ROW(COMMAND, TEXT, host, C(SERVE)), .name = "--host", .value = "ADDRESS",
      .help = "address to listen on (default 127.0.0.1: this machine alone)"},
     {ROW(COMMAND, INT, port, C(SERVE)), .name = "--port", .value = "N", .hi = 65535,
@@ -195,7 +202,8 @@ static const option_row g_rows[] = {
     // the model and where it runs
     {ROW(MODEL, FILE, model, COMPUTE | TEXTS | C(PLAN) | C(INSPECT)), .name = "--model", .shorter = "-m",
      .value = "MODEL",
-     .help = "GGUF file, the first file of a split model, or a pulled name"},
+     .help = "GGUF file, the first file of a split model, or a pulled name; the first plain word means "
+             "the same"},
     {ROW(MODEL, TEXT, hf, COMPUTE | TEXTS | C(PLAN) | C(INSPECT)), .name = "-hf", .aliases = "--hf-repo",
      .value = "ORG/REPO[:QUANT]",
      .help = "pull this model from Hugging Face unless it is here already"},
@@ -206,14 +214,22 @@ static const option_row g_rows[] = {
      .hi = 1024,
      .help = "CPU threads (default 0: one for each fast core this process may use)"},
     {ROW(MODEL, TEXT, device, COMPUTE | C(PLAN)), .name = "--device", .shorter = "-dev", .value = "NAME",
+     .offers = "auto|cpu|ref",
      .help = "auto, cpu, hip:N, cuda:N, sim:N, or ref: the scalar definition (default auto)"},
     {ROW(MODEL, INT, gpu_layers, COMPUTE | C(PLAN)), .name = "--gpu-layers", .shorter = "-ngl",
      .aliases = "--n-gpu-layers", .value = "N", .words = "auto=-1|all=2147483647", .lo = -1, .hi = INT32_MAX,
-     .help = "0: as --device cpu; more needs a card that can be used"},
-    {ROW(MODEL, TEXT, isa, COMPUTE), .name = "--isa", .value = "NAME",
+     .offers = "auto|all|0",
+     .help = "as in llama.cpp: all of the model's layers on a card (all, 99), or none of them (0)"},
+    {ROW(MODEL, TEXT, isa, COMPUTE), .name = "--isa", .value = "NAME", .offers = "scalar|avx2|avx512",
      .help = "most that the CPU may use: scalar, avx2 or avx512 (default: the best there is)"},
     {ROW(MODEL, CHOICE, kv, COMPUTE | C(PLAN)), .name = "--kv", .value = "TYPE", .words = "f16|f32|int8",
      .help = "type of the KV cache (default f16; eval ref: f32)"},
+    {ROW(MODEL, CHOICE, kv_k, COMPUTE | C(PLAN)), .name = "--cache-type-k", .shorter = "-ctk",
+     .value = "TYPE", .words = KV_WORDS,
+     .help = "as in llama.cpp; keys and values have one type here, so -ctv has to say the same"},
+    {ROW(MODEL, CHOICE, kv_v, COMPUTE | C(PLAN)), .name = "--cache-type-v", .shorter = "-ctv",
+     .value = "TYPE", .words = KV_WORDS,
+     .help = "the same of values; q8_0 is int8"},
     {ROW(MODEL, INT, ubatch, COMPUTE | C(PLAN)), .name = "--ubatch", .shorter = "-ub",
      .aliases = "--ubatch-size", .value = "N", .lo = 1, .hi = 65536,
      .help = "tokens of the prompt computed at once (default 512)"},
@@ -311,13 +327,40 @@ static const struct {
     {"--mlock", "there is no such lock: `mica plan` says whether the model stays in memory"},
     {"--mmap --no-mmap", "weights are always mapped from the file"},
     {"-cnv --conversation -i --interactive -if", "leave out -p and -f for a conversation"},
-    {"-no-cnv --no-conversation", "-p gives one answer, --raw leaves out the chat template"},
-    {"--jinja --no-jinja --chat-template", "the model's own template is always used, --raw leaves it out"},
-    {"-co --color --colors", "colour is used on a terminal, NO_COLOR switches it off"},
+    {"-no-cnv --no-conversation -st --single-turn",
+     "-p gives one answer, --raw leaves out the chat template"},
+    {"--jinja --no-jinja --chat-template --chat-template-file",
+     "the model's own template is always used, --raw leaves it out"},
+    {"-co --color --colors --log-colors", "colour is used on a terminal, NO_COLOR switches it off"},
     {"-e --escape --no-escape", "the text is taken as it is: let the shell write line breaks"},
     {"--no-display-prompt --simple-io --no-warmup --no-perf", "that is how it always is: leave it out"},
     {"-v --verbose --log-disable --log-verbose", "times go to standard error, 2>/dev/null leaves them out"},
-    {"-ctk -ctv --cache-type-k --cache-type-v", "--kv f16, f32 or int8 sets the type of keys and values"},
+    {"--log-file", "messages go to standard error: 2>FILE keeps them"},
+    {"--list-devices", "`mica devices` lists them"},
+    {"-tb --threads-batch", "-t is the number of threads for prompts and answers"},
+    {"-mu --model-url", "`mica pull URL` downloads it, -m takes the name that it prints"},
+    {"-hff --hf-file", "-hf ORG/REPO:QUANT picks the file"},
+    {"--mmproj -mm --image --audio", "models read text only here"},
+    {"--lora --lora-scaled --control-vector", "there are no adapters here: use a model that has it merged"},
+    {"--numa -C --cpu-mask --cpu-strict --prio --poll",
+     "`taskset` and `numactl` say where it may run, -t how wide"},
+    {"-sm --split-mode -ts --tensor-split -mg --main-gpu", "--device says which card"},
+    {"-ot --override-tensor --cpu-moe -cmoe --n-cpu-moe-draft",
+     "`mica plan` shows where weights go; --vram says how much of a card they may take"},
+    {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx",
+     "positions are as the model's file says"},
+    {"--samplers --sampling-seq --mirostat --xtc-probability --dry-multiplier --typical --dynatemp-range",
+     "the order is fixed: penalties, temperature, top-k, top-p, min-p"},
+    {"-r --reverse-prompt", "--stop ends the answer before a text"},
+    {"--grammar --grammar-file -j --json-schema", "`mica serve` takes grammars and schemas with a request"},
+    {"--prompt-cache --slot-save-path", "`mica serve --state-dir` keeps prompts that were read"},
+    {"-cb --cont-batching -nocb --metrics --slots --props --webui --ui",
+     "that is how `mica serve` always is: leave it out"},
+    {"-md --model-draft --spec-draft-model", "--draft-model takes the file of the model's own draft block"},
+    {"--draft-max --draft-n --spec-draft-n-max", "--draft N is the most tokens drafted ahead"},
+    {"--keep --context-shift --no-context-shift",
+     "nothing is ever cut from a conversation: -c gives more room"},
+    {"--offline", "nothing is fetched unless -hf or `mica pull` asks for it"},
 };
 
 static const char *elsewhere(const char *flag, size_t n) {
@@ -327,6 +370,8 @@ static const char *elsewhere(const char *flag, size_t n) {
 }
 
 static mica_status fail_unknown_flag(const command *c, const char *flag, size_t n, mica_error *err) {
+    const char *instead = elsewhere(flag, n);
+    if (instead) return fail(err, MICA_E_ARG, "%.*s: no flag of mica %s: %s", (int)n, flag, c->name, instead);
     const option_row *other = find_row(NULL, flag, n);
     if (other) {
         for (int id = 0; id < CMD_N; id++) {
@@ -342,8 +387,6 @@ static mica_status fail_unknown_flag(const command *c, const char *flag, size_t 
         names[n_name++] = g_rows[i].name;
         if (g_rows[i].aliases && !strchr(g_rows[i].aliases, ' ')) names[n_name++] = g_rows[i].aliases;
     }
-    const char *instead = elsewhere(flag, n);
-    if (instead) return fail(err, MICA_E_ARG, "%.*s: no flag of mica: %s", (int)n, flag, instead);
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)n, flag);
     const char *near = near_word(word, names, n_name);
@@ -548,12 +591,39 @@ static mica_status find_command(options *o, int argc, char **argv, int *n_word, 
     return fail(err, MICA_E_ARG, "%s: unknown command: `mica help` lists them", first);
 }
 
+/* `mica run FILE` is `mica run -m FILE`, for every command that takes a model. */
+static void take_model_word(options *o) {
+    if (o->model || o->hf || o->args.n == 0 || !find_row(o->command, "--model", strlen("--model"))) return;
+    o->model = o->args.p[0];
+    o->args.n--;
+    memmove(o->args.p, o->args.p + 1, o->args.n * sizeof *o->args.p);
+}
+
+/* llama.cpp's two flags for what is one type here. */
+static mica_status take_kv_types(options *o, mica_error *err) {
+    enum { Q8_0 = MICA_KV_I8 + 1 }; // in KV_WORDS
+    const bool has_k = OPTION_SEEN(o, kv_k), has_v = OPTION_SEEN(o, kv_v);
+    if (!has_k && !has_v) return MICA_OK;
+    const int k = o->kv_k == Q8_0 ? MICA_KV_I8 : o->kv_k, v = o->kv_v == Q8_0 ? MICA_KV_I8 : o->kv_v;
+    if (OPTION_SEEN(o, kv)) return fail(err, MICA_E_ARG, "%s: given beside --kv", has_k ? "-ctk" : "-ctv");
+    if (k != v) // what was not given is f16, as there
+        return fail(err, MICA_E_ARG,
+                    "-ctk, -ctv: two types: keys and values have one here: give both the same");
+    o->kv = k;
+    for (size_t i = 0; i < N_ROW; i++)
+        if (g_rows[i].offset == offsetof(options, kv)) o->seen[i] = true;
+    return MICA_OK;
+}
+
 static mica_status check_args(const options *o, mica_error *err) {
     const command *c = o->command;
     if (o->help) return MICA_OK;
     if ((int)o->args.n < c->min_args)
         return fail(err, MICA_E_ARG, "%s: something is missing: usage: mica %s %s", c->name, c->name,
                     c->usage);
+    if (c->id == CMD_RUN && o->args.n > 1)
+        return fail(err, MICA_E_ARG, "%s: unexpected word: a prompt of several words needs quotes",
+                    o->args.p[1]);
     if (c->max_args >= 0 && (int)o->args.n > c->max_args)
         return fail(err, MICA_E_ARG, "%s: unexpected word: usage: mica %s %s", o->args.p[c->max_args],
                     c->name, c->usage);
@@ -575,10 +645,21 @@ mica_status options_parse(options *o, int argc, char **argv, mica_error *err) {
         else
             TRY_GOTO(push_text(&o->args, word, err), done);
     }
+    take_model_word(o);
+    TRY_GOTO(take_kv_types(o, err), done);
     TRY_GOTO(check_args(o, err), done);
 done:
     if (st != MICA_OK) options_fini(o);
     return st;
+}
+
+bool options_want_json(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "--output=json") == 0) return true;
+        const bool is_output = strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0;
+        if (is_output && i + 1 < argc && strcmp(argv[i + 1], "json") == 0) return true;
+    }
+    return false;
 }
 
 void options_fini(options *o) {
@@ -609,6 +690,7 @@ bool options_view(const command *c, size_t i, option_view *out) {
                              .aliases = r->aliases,
                              .value = r->value,
                              .choices = r->kind == KIND_CHOICE ? r->words : NULL,
+                             .offers = r->kind == KIND_CHOICE ? r->words : r->offers,
                              .help = r->help,
                              .takes_file = r->kind == KIND_FILE,
                              .group = r->group};

@@ -41,9 +41,10 @@ typedef struct options {
     const struct command *command;
     bool help, json;
     // the model and where it runs
-    const char *model, *hf, *device, *isa;
+    const char *model, *hf, *device, *isa; // model: also the first plain word
     int64_t context, threads, ubatch, parallel, gpu_layers;
-    int kv; // mica_kv_type
+    int kv;         // mica_kv_type
+    int kv_k, kv_v; // as -ctk and -ctv said it; kv holds what they mean
     uint64_t ram;
     uint64_t vram, vram_reserve;
     bool exact;
@@ -75,12 +76,12 @@ typedef struct options {
     uint64_t cache_ram, body_bytes;
     bool insecure, reuse_generated;
     // the rest
-    bool all, selftest, mtp, dry_run, presets, man;
+    bool all, selftest, mtp, dry_run, force, presets, man;
     const char *preset, *quant, *output, *vocab;
     text_list set;
     int64_t layers, experts;
     double router_skew;
-    text_list args; // what is no flag, in order
+    text_list args; // what is no flag and not the model, in order
     bool seen[OPTION_MAX];
 } options;
 
@@ -88,6 +89,8 @@ typedef struct options {
  * flag that needs hardware this build cannot use. On failure nothing is left to free. */
 mica_status options_parse(options *o, int argc, char **argv, mica_error *err);
 void options_fini(options *o);
+/* Do these words ask for JSON? Also when they are no command line, so that its error can be JSON too. */
+bool options_want_json(int argc, char **argv);
 
 /* Was the flag that fills this field given? */
 #define OPTION_SEEN(o, field) options_seen((o), offsetof(options, field))
@@ -100,6 +103,7 @@ typedef struct option_view {
     const char *name, *shorter, *aliases; // "--context", "-c" or NULL, "--ctx-size" (space-separated) or NULL
     const char *value;                    // "N", NULL for a flag without a value
     const char *choices;                  // "f16|f32|int8" when only these are allowed, else NULL
+    const char *offers;                   // what completion offers, NULL: nothing is known
     const char *help;
     bool takes_file;
     option_group group;

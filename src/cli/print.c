@@ -102,7 +102,14 @@ void table_fini(table *t) {
 
 /* ---- JSON ---- */
 
+static bool g_began;
+
+bool print_json_began(void) {
+    return g_began;
+}
+
 void print_json_text(const char *json) {
+    g_began = true;
     fputs(json, stdout);
     putchar('\n');
 }
@@ -133,7 +140,14 @@ bool member_true(const json_t *o, const char *key) {
     return json_is_true(json_object_get(o, key));
 }
 
+void print_json_error(int exit_code, const char *message) {
+    json_t *v = json_pack("{s:s, s:i, s:s}", "type", "error", "exit_code", exit_code, "message", message);
+    if (v) print_json(v);
+    json_decref(v);
+}
+
 void print_json(const json_t *value) {
+    g_began = true;
     json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     putchar('\n');
 }

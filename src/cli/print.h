@@ -37,4 +37,7 @@ bool member_true(const json_t *o, const char *key);
 
 /* One value and a newline, compact, reals with nine significant digits. */
 void print_json(const json_t *value);
+bool print_json_began(void); // has any of these printed?
+/* {"type":"error","exit_code":N,"message":"thing: what: why"}: the value in place of a result. */
+void print_json_error(int exit_code, const char *message);
 #endif

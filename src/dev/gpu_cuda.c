@@ -105,7 +105,9 @@ void gpu_cuda_fill(gpu_drv *v) {
     v->id = "cuda";
     v->error_name = error_name;
     if (!gpu_lib_open(&lib, names, folders)) {
-        snprintf(v->why, sizeof v->why, "libcuda.so.1: not found");
+        snprintf(v->why, sizeof v->why,
+                 "libcuda.so.1: not found: apt install libcuda1 (Debian, non-free), ubuntu-drivers install "
+                 "(Ubuntu)");
         return;
     }
     snprintf(v->library, sizeof v->library, "%s", lib.path);

@@ -134,7 +134,7 @@ static void read_card(gpu_card *c, const gpu_drv *v, int index) {
 /* A card that this machine seems to have and this process cannot use. */
 static bool missing_card(gpu_card *c, const gpu_drv *v) {
     bool seen = false;
-    char why[160];
+    char why[300];
     gpu_node_check(v->kind, &seen, why, sizeof why);
     if (!seen) return false;
     *c = (gpu_card){.kind = v->kind, .drv = v};
@@ -160,7 +160,7 @@ mica_status gpu_card_get(gpu_card *out, gpu_kind kind, int index, mica_error *er
     *out = (gpu_card){.kind = kind, .index = index};
     if (!v->ok) {
         bool seen;
-        char why[160];
+        char why[300];
         gpu_node_check(kind, &seen, why, sizeof why);
         return fail(err, MICA_E_DEVICE, "device %s:%d: %s", v->id, index, why[0] ? why : v->why);
     }

@@ -158,9 +158,12 @@ void gpu_sim_fill(gpu_drv *v);
 const char *gpu_drv_bind(gpu_drv *v, void *lib, int column);
 bool gpu_drv_bind_rtc(gpu_drv *v, void *lib, int column);
 
-/* Why a card's device node cannot be opened: "no permission on /dev/kfd (group render)", or "". seen: there
- * is such hardware. */
+/* Why a card's device node cannot be opened: "no permission on /dev/kfd (group render)", what to install when
+ * there is a card and no node, or "". seen: there is such hardware. */
 void gpu_node_check(gpu_kind kind, bool *seen, char *why, size_t n_why);
+/* The first card of this maker on the PCI bus, in the folder of the system's files on it
+ * ("/sys/bus/pci/devices"). */
+bool gpu_node_pci(char *bus, size_t n_bus, gpu_kind kind, const char *folder);
 bool gpu_node_display(const char *bus); // a connector of the card is connected (sysfs)
 
 #endif

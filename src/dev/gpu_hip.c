@@ -111,7 +111,10 @@ void gpu_hip_fill(gpu_drv *v) {
     v->id = "hip";
     v->error_name = error_name;
     if (!gpu_lib_open(&lib, names, folders)) {
-        snprintf(v->why, sizeof v->why, "libamdhip64.so: not found (ROCm's runtime, or the driver's)");
+        snprintf(v->why, sizeof v->why,
+                 "libamdhip64.so: not found: apt install libamdhip64-5 (Debian, Ubuntu), or hip-runtime-amd "
+                 "of AMD's "
+                 "own packages");
         return;
     }
     snprintf(v->library, sizeof v->library, "%s", lib.path);

@@ -1,5 +1,6 @@
 /* What the system's files say of graphics cards, for the reasons a driver does not give: a device node that
- * may not be opened, a connector with a screen on it. */
+ * is missing or may not be opened, a card on the bus that no driver has taken, a connector with a screen on
+ * it. */
 #include "dev/gpu_drv.h"
 
 #include <dirent.h>
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,13 +41,53 @@ static void check_render_nodes(char *why, size_t n_why) {
     }
 }
 
+/* A number such as "0x10de" out of a file of one line; 0 when there is none. */
+static unsigned long file_number(const char *folder, const char *bus, const char *name) {
+    char path[700], text[32] = "";
+    if ((size_t)snprintf(path, sizeof path, "%s/%s/%s", folder, bus, name) >= sizeof path) return 0;
+    FILE *f = fopen(path, "re");
+    if (!f) return 0;
+    const bool ok = fgets(text, sizeof text, f) != NULL;
+    fclose(f);
+    return ok ? strtoul(text, NULL, 16) : 0;
+}
+
+bool gpu_node_pci(char *bus, size_t n_bus, gpu_kind kind, const char *folder) {
+    enum { AMD = 0x1002, NVIDIA = 0x10de, DISPLAY = 0x03, ACCELERATOR = 0x12 }; // vendors; base classes
+    const unsigned long vendor = kind == GPU_HIP ? AMD : kind == GPU_CUDA ? NVIDIA : 0;
+    bool found = false;
+    bus[0] = 0;
+    DIR *d = vendor ? opendir(folder) : NULL;
+    if (!d) return false;
+    for (struct dirent *e; !found && (e = readdir(d));) {
+        if (e->d_name[0] == '.' || file_number(folder, e->d_name, "vendor") != vendor) continue;
+        const unsigned long base = file_number(folder, e->d_name, "class") >> 16;
+        found = base == DISPLAY || base == ACCELERATOR;
+        if (found) snprintf(bus, n_bus, "%.20s", e->d_name);
+    }
+    closedir(d);
+    return found;
+}
+
 void gpu_node_check(gpu_kind kind, bool *seen, char *why, size_t n_why) {
+    char bus[24];
     why[0] = 0;
     *seen = false;
     if (kind == GPU_CUDA) *seen = check_node("/dev/nvidia0", why, n_why);
-    if (kind != GPU_HIP) return;
-    *seen = check_node("/dev/kfd", why, n_why);
-    if (*seen && !why[0]) check_render_nodes(why, n_why);
+    if (kind == GPU_HIP) *seen = check_node("/dev/kfd", why, n_why);
+    if (kind == GPU_HIP && *seen && !why[0]) check_render_nodes(why, n_why);
+    if (*seen || !gpu_node_pci(bus, sizeof bus, kind, "/sys/bus/pci/devices")) return;
+    *seen = true;
+    if (kind == GPU_CUDA)
+        snprintf(why, n_why,
+                 "PCI %s: no /dev/nvidia0: NVIDIA's kernel driver is not loaded: apt install nvidia-driver "
+                 "(Debian), ubuntu-drivers install (Ubuntu); a container needs the device handed in",
+                 bus);
+    else
+        snprintf(why, n_why,
+                 "PCI %s: no /dev/kfd: the kernel's amdgpu driver is not loaded: modprobe amdgpu, and apt "
+                 "install firmware-amd-graphics (Debian); a container needs /dev/kfd and /dev/dri handed in",
+                 bus);
 }
 
 static bool file_says(const char *path, const char *word) {

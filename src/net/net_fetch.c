@@ -86,8 +86,8 @@ mica_status net_disk_check(const char *folder, uint64_t n_bytes, mica_error *err
     const uint64_t n_free = (uint64_t)v.f_bavail * v.f_frsize;
     if (n_free >= n_bytes) return MICA_OK;
     return fail(err, MICA_E_NETWORK,
-                "%s: disk: %llu bytes are needed, %llu are free: make room or set MICA_HOME", folder,
-                (unsigned long long)n_bytes, (unsigned long long)n_free);
+                "%s: disk: %.1f MiB are needed, %.1f MiB are free: make room or set MICA_HOME", folder,
+                (double)n_bytes / (1 << 20), (double)n_free / (1 << 20));
 }
 
 uint64_t net_partial_bytes(const char *folder, const net_file *f) {

@@ -46,10 +46,137 @@ def run_prompt_sources_agree(t):
     need(t.run("--temp", "0", stdin="Capital of Cyprus?\r\n").ok().out == want, "a pipe differs")
     other = t.file("other.txt", "Capital of Vietnam?")
     need(t.run("-f", other, "--temp", "0").ok().out != want, "another file, the same answer")
-    t.run("-p", "x", "-f", f).fails(2, "-f", "-p")
     t.run("-f", t.tmp / "nothing.txt").fails(3, "nothing.txt", "No such file")
     t.run("-f", t.tmp).fails(3, str(t.tmp), "directory")
     t.run(stdin="").fails(2, "standard input", "empty")
+
+
+@case
+def run_a_prompt_and_data(t):
+    """The prompt, an empty line, what a pipe or a file brings; /dev/null and an empty pipe bring nothing."""
+    args = ["--temp", "0", "--json"]
+    want = t.run("-p", "Capital of:\n\nCyprus\nand", *args).lines()[-1]
+    data = t.file("data.txt", "Cyprus\nand\n")
+    for same in (
+        t.run("-p", "Capital of:", *args, stdin="Cyprus\nand\n"),
+        t.run("-p", "Capital of:", "-f", data, *args, stdin="not read"),
+        t.run("-p", "Capital of:", "-f", "-", *args, stdin="Cyprus\nand\n"),
+        t.run("Capital of:", *args, stdin="Cyprus\nand\n"),
+    ):
+        d = same.lines()[-1]
+        need((d["ids"], d["prompt_tokens"]) == (want["ids"], want["prompt_tokens"]), f"{same.argv}: {d}")
+    r = t.run("-p", "Capital of:", "-n", "1", stdin="Cyprus")
+    need("standard input: 6 bytes go below the prompt" in r.ok().err, r.err)
+    alone = t.run("-p", "Capital of:", *args).lines()[-1]["prompt_tokens"]
+    need(t.run("-p", "Capital of:", *args, stdin="").lines()[-1]["prompt_tokens"] == alone, "an empty pipe")
+    raw = t.run("--raw", "-p", "one two ", *args, "-n", "0", stdin="three\n").lines()[-1]["prompt_tokens"]
+    need(raw == t.run("--raw", "-p", "one two three\n", *args, "-n", "0").lines()[-1]["prompt_tokens"], "raw")
+    silent = popen(t, "run", "-m", LLAMA, "-p", "x", "-n", "1", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    need(b"waiting for what goes below" in silent.stderr.readline(), "who waits is not told")
+    silent.communicate(timeout=60)
+    need(silent.returncode == 0, f"exit {silent.returncode}")
+
+
+@case
+def model_as_a_plain_word(t):
+    """For every command that takes -m; a file that is missing shows that the word was taken for the model."""
+    names = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", t("help").ok().out.split("Often used")[0], re.M)
+    some = t.file("some.txt", '[{"role":"user","content":"hi"}]')
+    more = {
+        "run": ["-p", "x"],
+        "eval logits": ["--tokens", "1"],
+        "eval ref": ["--ref", some],
+        "eval tasks": ["--tasks", some],
+        "eval ppl": ["-f", some],
+        "eval kld": ["-f", some, "--base", LLAMA],
+        "tokenize": ["hello"],
+        "detokenize": ["100"],
+        "template": ["--messages", some],
+    }
+    seen = 0
+    for c in names:
+        if "--model" in t("help", *c.split()).ok().out:
+            seen += 1
+            t(*c.split(), t.tmp / "none.gguf", *more.get(c, [])).fails(3, "none.gguf")
+    need(seen >= 12, f"{seen} commands")
+    need(t("tokenize", LLAMA, "a b").ok().out == t("tokenize", "-m", LLAMA, "a b").ok().out, "tokenize")
+    need(t("inspect", LLAMA).ok().out == t("inspect", "-m", LLAMA).ok().out, "inspect")
+    want = t.answer()["ids"]
+    for words in ([LLAMA, "Capital of Cyprus?"], ["Capital of Cyprus?", "-m", LLAMA]):
+        got = t("run", *words, "--temp", "0", "--json").lines()[-1]["ids"]
+        need(got == want, f"{words}: another answer")
+    t("run", LLAMA, "Capital", "of").fails(2, "of", "quotes")
+    t("run", LLAMA, "Capital", "-p", "x").fails(2, "Capital", "-p")
+    t("bench", LLAMA, QWEN3).fails(2, QWEN3.name, "usage")
+    t("inspect", "-m", LLAMA, QWEN3).fails(2, QWEN3.name, "usage")
+
+
+@case
+def first_steps(t):
+    r = t().fails(2, "mica help")
+    need("mica pull smollm2-135m" in r.err and "mica run smollm2-135m" in r.err and not r.out, r.err)
+    folder = t.pulled("here")
+    r = t().fails(2, "mica help")
+    need("mica run here" in r.err and "pull" not in r.err, r.err)
+    shutil.rmtree(folder)
+
+
+@case
+def errors_are_json_too(t):
+    """One value on standard output, the line on standard error, the exit code in both."""
+    for argv in (
+        ["run", "-m", t.tmp / "none.gguf", "-p", "x"],
+        ["run", "-m", LLAMA, "-p", "word " * 300, "-c", "256"],
+        ["plan", "-m", t.tmp / "none.gguf"],
+        ["inspect", t.file("not.gguf", b"GGUF" + bytes(8))],
+        ["devices", "--nope"],
+        ["eval", "ppl", "-m", LLAMA],
+        ["tokenize", "-m", LLAMA, "-f", t.tmp / "none.txt"],
+        ["bench", "-m", LLAMA, "-p", "0", "-n", "0"],
+        ["synth", "--preset", "no such"],
+        ["pull", "no such"],
+        ["run", "-m", b"\xff.gguf", "-p", "x"],
+        ["nonsense"],
+    ):
+        r = t(*argv, "--json")
+        lines = r.out.splitlines()
+        need(r.rc > 1 and len(lines) == 1, f"{argv}: exit {r.rc}: {r.out!r}")
+        v = json.loads(lines[0])
+        need(set(v) == {"type", "exit_code", "message"} and v["type"] == "error", f"{v}")
+        need(v["exit_code"] == r.rc, f"{argv}: exit {r.rc}, {v}")
+        need(r.err.splitlines()[-1] == f"mica: {v['message']}", f"{argv}: {v} {r.err}")
+    need(t("bench", "-m", t.tmp / "none", "-o", "json").out.startswith('{"type":"error"'), "-o json")
+    need(t("plan", "-m", t.tmp / "none").out == "", "JSON that nobody asked for")
+    small = t("plan", "-m", LLAMA, "--ram", "1M", "--json")
+    need(small.rc == 6 and json.loads(small.out)["fits"] is False, "a plan that does not fit is one value")
+
+
+@case
+def spellings_of_llama_cpp(t):
+    def kv_bytes(*argv):
+        tiers = t("plan", "-m", LLAMA, "--json", *argv).json()["tiers"]
+        return sum(i["bytes"] for tier in tiers for i in tier["items"] if i["what"] == "kv")
+
+    for there, here in (("q8_0", "int8"), ("f32", "f32"), ("f16", "f16")):
+        need(kv_bytes("-ctk", there, "-ctv", there) == kv_bytes("--kv", here), f"-ctk {there}")
+    need(kv_bytes("--cache-type-k", "f16") == kv_bytes(), "f16 is what the other one is")
+    t("plan", "-m", LLAMA, "-ctk", "q8_0").fails(2, "-ctv", "one")
+    t("plan", "-m", LLAMA, "-ctk", "f16", "-ctv", "f32").fails(2, "-ctv")
+    t("plan", "-m", LLAMA, "-ctk", "f16", "--kv", "f16").fails(2, "--kv")
+    t("plan", "-m", LLAMA, "-ctv", "q4_0").fails(2, "q4_0", "f16|f32|int8")
+    sim = {**t.env, "MICA_SIM": "vram=1G"}
+    on_card = t("plan", "-m", LLAMA, "--device", "sim:0", "--json", env=sim).json()
+    for n in ("99", "all", str(len(layers(t)))):
+        d = t("plan", "-m", LLAMA, "--device", "sim:0", "-ngl", n, "--json", env=sim).json()
+        need([x["device"] for x in d["tiers"]] == [x["device"] for x in on_card["tiers"]], f"-ngl {n}: {d}")
+    t("plan", "-m", LLAMA, "--device", "sim:0", "-ngl", "1", env=sim).fails(2, "-ngl", "layers")
+    t("plan", "-m", LLAMA, "--device", "sim:0", "-ngl", "0", env=sim).fails(2, "-ngl", "--device")
+    t("plan", "-m", LLAMA, "--device", "cpu", "-ngl", "9").fails(2, "-ngl", "--device")
+
+
+def layers(t):
+    names = [x["name"] for x in t("inspect", LLAMA, "--json").json()["tensors"]]
+    return {n.split(".")[1] for n in names if n.startswith("blk.")}
 
 
 @case
@@ -247,9 +374,10 @@ def device_flags_refuse(t):
         ("--experts-ram", "all"),
         ("--profile", "x"),
     ):
-        t.run("-p", "x", flag, value).fails(7, flag, "CPU only")
-    t.run("-p", "x", "-ngl", "99").fails(7, "-ngl", "99")
-    t.run("-p", "x", "-ngl", "all").fails(7, "-ngl")
+        t.run("-p", "x", flag, value).fails(7, flag, "not in this version")
+    if not any(d["usable"] and ":" in d["id"] for d in t("devices", "--json").json()):
+        t.run("-p", "x", "-ngl", "99").fails(7, "-ngl", "99", "mica devices")
+        t.run("-p", "x", "-ngl", "all").fails(7, "-ngl")
     t.run("-p", "x", "--device", "warp:0").fails(7, "warp:0")
     t.run("-p", "x", "--isa", "mmx").fails(2, "mmx")
     r = t.run("-p", "x", "--device", "cuda:0")
@@ -311,9 +439,8 @@ def unknown_words(t):
     t("eval").fails(2, "second word")
     t("eval", "pll").fails(2, "eval")
     t("-m", "x").fails(2, "-m", "command")
-    t().fails(2, "mica help")
     t("run").fails(2, "-m", "missing")
-    t.run("extra").fails(2, "extra", "usage")
+    t("plan", "-m", LLAMA, "extra").fails(2, "extra", "usage")
     t("inspect").fails(2, "-m")
     t("rm").fails(2, "usage")
     t("completion", "tcsh").fails(2, "tcsh", "fish")
@@ -334,7 +461,7 @@ def bench_forms(t):
 def words_of_other_programs(t):
     for flag, word in (("-fa", "attention"), ("-cnv", "-p"), ("--jinja", "template"), ("--mmap", "mapped")):
         t.run(flag).fails(2, flag, word)
-    for flag in ("-b", "--mlock", "--no-mmap", "-no-cnv", "--color", "-i", "-e", "-v", "-ctk", "-ctv"):
+    for flag in ("-b", "--mlock", "--no-mmap", "-no-cnv", "--color", "-i", "-e", "-v", "-ot", "--lora", "-r"):
         need("did you mean" not in t.run(flag, "1").fails(2, flag).err, f"{flag}: a wrong guess")
     t("ls").fails(2, "`mica list`")
     t("chat").fails(2, "`mica run`")
@@ -404,8 +531,9 @@ def help_names_every_flag(t):
         page = t("help", *c.split()).ok().out
         need(page == t(*c.split(), "--help").ok().out, f"{c}: --help differs from help")
         need(page.startswith(f"mica {c}: ") and "--help" in page, page[:80])
-        need(max(len(l) for l in page.splitlines()) <= 110, f"{c}: a line too long")
+        need(max(len(l) for l in page.splitlines()) <= 80, f"{c}: a line too long")
     need(t("--help").ok().out == names == t("-h").ok().out, "--help differs from help")
+    need(max(len(l) for l in names.splitlines()) <= 80, "the overview has a line too long")
     need("mica eval kld" in t("help", "eval").ok().out == t("eval", "--help").ok().out, "help eval")
     man = t("help", "--man").ok().out
     need(man.startswith(".TH MICA 1") and all(f".SS mica {c}" in man for c in commands), "manual page")
@@ -470,6 +598,16 @@ def completion_works_in_bash(t):
     need("--context" in complete(t, ["mica", "run", "--con"]), "--con")
     need(complete(t, ["mica", "run", "--kv", ""]) == ["f16", "f32", "int8"], "--kv")
     need(complete(t, ["mica", "eval", "logits", "--positions", "a"]) == ["all"], "--positions")
+    ids = [d["id"] for d in t("devices", "--json").json()]
+    need(set(complete(t, ["mica", "run", "--device", ""])) == {"auto", "ref", *ids}, "--device")
+    need(complete(t, ["mica", "serve", "--think", "x"]) == ["xhigh"], "--think")
+    need(complete(t, ["mica", "bench", "--isa", "avx"]) == ["avx2", "avx512"], "--isa")
+    names = re.search(r"one of: (.*)", t("pull", "nothing").err).group(1).split(", ")
+    need(set(complete(t, ["mica", "pull", ""])) == {*names, "hf:"}, f"pull: {names}")
+    folder = t.pulled("here")
+    for words in (["run"], ["run", "-m"], ["plan", "-c", "512", "--model"], ["eval", "ppl"], ["rm"]):
+        need(complete(t, ["mica", *words, "he"]) == ["here"], f"models after {words}")
+    shutil.rmtree(folder)
     need("--kv-resident" not in complete(t, ["mica", "run", "--"]), "refused flags are offered")
 
 

@@ -116,6 +116,15 @@ class Bench:
         need([l["id"] for l in lines[:-1]] == lines[-1]["ids"], "the tokens' ids are not the ids")
         return lines[-1]
 
+    def pulled(self, name):
+        """A folder as a pull leaves it, with the small model in it; the caller takes it away again."""
+        folder = self.tmp / "cache" / "models" / name
+        folder.mkdir(parents=True)
+        (folder / "m.gguf").write_bytes(LLAMA.read_bytes())
+        record = {"name": "m.gguf", "bytes": LLAMA.stat().st_size, "sha256": "", "validator": ""}
+        (folder / "pull.json").write_text(json.dumps({"name": name, "files": [record]}))
+        return folder
+
     def file(self, name, content):
         path = self.tmp / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -101,7 +101,8 @@ static void test_errors_leave_nothing_behind(void **state) {
     expect_error("", MICA_E_ARG);
     expect_error("run --stop a --stop b --nope", MICA_E_ARG);
     expect_error("bench -n 1,2,x", MICA_E_ARG);
-    expect_error("run word", MICA_E_ARG);
+    expect_error("run model prompt word", MICA_E_ARG);
+    expect_error("plan -m a word", MICA_E_ARG);
     expect_error("run -c", MICA_E_ARG);
     expect_error("run -c 1e3", MICA_E_ARG);
     expect_error("run --stop a --experts-ram mmap", MICA_E_DEVICE);

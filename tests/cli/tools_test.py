@@ -362,6 +362,12 @@ def synth_writes_models_that_run(t):
     need(one != write("other.gguf", "--seed", "2"), "--seed")
     need(one != write("skew.gguf", "--router-skew", "2"), "--router-skew")
     need(t.run("--raw", "-p", "x", "-n", "2", model=t.tmp / "one.gguf").ok().err, "it does not run")
+    again = ["synth", "--preset", "tiny-qwen3moe", "--quant", "q8_0", "-o", t.tmp / "one.gguf"]
+    t(*again).fails(2, "one.gguf", "exists", "--force")
+    need((t.tmp / "one.gguf").read_bytes() == one, "written over unasked")
+    need(t(*again, "--dry-run").rc == 0, "--dry-run writes nothing over")
+    t(*again, "--force").ok()
+    need((t.tmp / "one.gguf").read_bytes() != one, "--force")
 
 
 @case
@@ -451,7 +457,7 @@ def example_is_cplusplus_too(t):
             "-std=c++17",
             "-Wall",
             "-Wextra",
-            "-Wno-missing-field-initializers",
+            "-Wpedantic",
             "-Werror",
             "-x",
             "c++",

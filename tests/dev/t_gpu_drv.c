@@ -1,6 +1,7 @@
 /* Opening drivers and naming cards, with libraries that only look like a vendor's (fakecard_shim.c). A driver
  * is opened once a process, so each case is a process of its own. */
 #include "check.h"
+#include "temp_dir.h"
 
 #include "dev/gpu_code.h"
 #include "dev/gpu_drv.h"
@@ -171,6 +172,35 @@ static void test_a_machine_without_a_bus(void **state) {
     CHECK(!seen && why[0] == 0);
 }
 
+/* A bus as the system shows it, with a bridge, a sound device of a card, and two cards. */
+static void test_cards_on_the_bus(void **state) {
+    (void)state;
+    static const struct {
+        const char *bus, *vendor, *class;
+    } rows[] = {{"0000:00:01.0", "0x1022\n", "0x060400\n"},
+                {"0000:03:00.1", "0x1002\n", "0x040300\n"},
+                {"0000:03:00.0", "0x1002\n", "0x030000\n"},
+                {"0000:41:00.0", "0x10de\n", "0x030200\n"},
+                {"0000:42:00.0", "", ""}};
+    temp_dir d;
+    char bus[24];
+    temp_dir_make(&d);
+    CHECK(!gpu_node_pci(bus, sizeof bus, GPU_HIP, d.path) && bus[0] == 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[64];
+        mkdir(temp_dir_at(&d, rows[i].bus), 0700);
+        snprintf(name, sizeof name, "%s/vendor", rows[i].bus);
+        temp_dir_write(&d, name, rows[i].vendor, strlen(rows[i].vendor));
+        snprintf(name, sizeof name, "%s/class", rows[i].bus);
+        temp_dir_write(&d, name, rows[i].class, strlen(rows[i].class));
+    }
+    CHECK(gpu_node_pci(bus, sizeof bus, GPU_HIP, d.path) && strcmp(bus, "0000:03:00.0") == 0);
+    CHECK(gpu_node_pci(bus, sizeof bus, GPU_CUDA, d.path) && strcmp(bus, "0000:41:00.0") == 0);
+    CHECK(!gpu_node_pci(bus, sizeof bus, GPU_SIM, d.path));
+    CHECK(!gpu_node_pci(bus, sizeof bus, GPU_HIP, "/nonexistent"));
+    temp_dir_drop(&d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_device_is_no_card),
@@ -178,6 +208,7 @@ int main(void) {
         cmocka_unit_test(test_the_object_that_fits),
         cmocka_unit_test(test_this_build_has_its_device_source),
         cmocka_unit_test(test_a_machine_without_a_bus),
+        cmocka_unit_test(test_cards_on_the_bus),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

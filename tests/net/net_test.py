@@ -533,10 +533,10 @@ def disk_too_small(w):
         raise Skip("cannot mount a tmpfs here")
     try:
         s, data = w.hub({"M-Q4_K_M.gguf": model(3_000_000)}), model(3_000_000)
-        w.bad(NETWORK, r"disk: 3000000 bytes are needed, \d+ are free", "pull", "hf:Org/Repo-GGUF")
+        w.bad(NETWORK, r"disk: 2\.9 MiB are needed, 1\.0 MiB are free", "pull", "hf:Org/Repo-GGUF")
         assert not s.gets("/Org/Repo-GGUF/resolve/main/M-Q4_K_M.gguf"), "asked although it cannot fit"
         s.routes["/A.gguf"] = data
-        w.bad(NETWORK, r"disk: 3000000 bytes are needed, \d+ are free", "pull", s.url + "/A.gguf")
+        w.bad(NETWORK, r"disk: 2\.9 MiB are needed, 1\.0 MiB are free", "pull", s.url + "/A.gguf")
 
         def chunked(h):
             h.reply(200, b"", length=False)
