@@ -78,6 +78,7 @@ typedef struct mica_load_options {
     const char *draft_path; // a file of its own with the model's draft block; NULL: none
     bool no_draft;  // leave out the model's own draft block (its memory, and its share of reading a prompt)
     bool exact;     // prompt role without float matrix units (the CPU never uses them)
+    const char *trace_path; // record which experts tokens chose, for mica_eval_cache; NULL: do not
     bool text_only; // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)
     mica_cancel_flag *cancel; // borrowed for the load, NULL: none
     mica_progress_fn *progress;

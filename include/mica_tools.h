@@ -48,6 +48,12 @@ MICA_API mica_status mica_eval_ppl(char **json, mica_session *s, const char *tex
 MICA_API mica_status mica_eval_kld(char **json, mica_session *s, mica_session *base, const char *text_path,
                                    mica_progress_fn *progress, void *user, mica_error *err);
 
+/* Replays a record of routing (mica_load_options.trace_path) against caches that hold `percent` of the
+ * experts: hit rates of the policy, of it with learned use, of LRU, LFU and Belady's bound. No model needed.
+ */
+MICA_API mica_status mica_eval_cache(char **json, const char *trace_path, const uint32_t *percent,
+                                     size_t n_percent, mica_error *err);
+
 typedef struct mica_bench_options {
     const uint32_t *n_prompt; // list of prompt lengths
     size_t n_n_prompt;

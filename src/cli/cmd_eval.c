@@ -217,3 +217,37 @@ done:
     mica_text_free(path);
     return st;
 }
+
+/* ---- cache ---- */
+
+static mica_status show_cache(const json_t *v, mica_error *err) {
+    static const char *const heads[] = {"capacity", "slots", "policy", "learned", "lru", "lfu", "belady"};
+    enum { HEADS = sizeof heads / sizeof *heads };
+    table t = {.n_col = HEADS};
+    size_t i;
+    json_t *one;
+    for (i = 0; i < HEADS; i++) table_put(&t, "%s", heads[i]);
+    json_array_foreach(json_object_get(v, "capacity"), i, one) {
+        table_put(&t, "%llu %%", (unsigned long long)member_u64(one, "percent"));
+        table_put(&t, "%llu", (unsigned long long)member_u64(one, "slots"));
+        for (size_t k = 2; k < HEADS; k++)
+            table_put(&t, "%.4f", member_real(json_object_get(one, heads[k]), "hit_rate"));
+    }
+    mica_status st = table_print(stdout, &t, err);
+    table_fini(&t);
+    printf("hit rates over %llu tokens, the first %llu left out (learned: none)\n",
+           (unsigned long long)member_u64(v, "tokens"), (unsigned long long)member_u64(v, "warm_up"));
+    return st;
+}
+
+mica_status cmd_eval_cache(const options *o, mica_error *err) {
+    static const uint32_t usual[] = {10, 25, 50};
+    uint32_t percent[16];
+    size_t n = o->capacity.n;
+    char *text;
+    if (!o->trace) return fail(err, MICA_E_ARG, "--trace: missing: name a record of routing");
+    if (n > 16) return fail(err, MICA_E_ARG, "--capacity: %zu of them: at most 16", n);
+    for (size_t i = 0; i < n; i++) percent[i] = (uint32_t)o->capacity.p[i];
+    TRY(mica_eval_cache(&text, o->trace, n ? percent : usual, n ? n : 3, err));
+    return put_result(text, o, show_cache, err);
+}

@@ -75,6 +75,8 @@ static const command g_commands[CMD_N] = {
                       "perplexity of a text, over windows of the context", g_eval, 0, 0, cmd_eval_ppl},
     [CMD_EVAL_KLD] = {CMD_EVAL_KLD, "eval kld", "-m MODEL --base GGUF -f FILE",
                       "divergence from another model on a text", g_eval, 0, 0, cmd_eval_kld},
+    [CMD_EVAL_CACHE] = {CMD_EVAL_CACHE, "eval cache", "--trace FILE [--capacity PERCENT,...]",
+                        "recorded routing against caches of experts", g_eval, 0, 0, cmd_eval_cache},
     [CMD_PLAN] = {CMD_PLAN, "plan", "-m MODEL", "where every byte would go, without loading anything", g_plan,
                   0, 0, cmd_plan},
     [CMD_DEVICES] = {CMD_DEVICES, "devices", "[--selftest]", "what models can run on, usable or why not",

@@ -133,6 +133,7 @@ mica_status open_load_options(mica_load_options *lo, const options *o, const cha
         .exact = o->exact,
         .vram_bytes = o->vram,
         .vram_reserve = o->vram_reserve,
+        .trace_path = o->trace,
         .cancel = interrupt_flag(),
     };
     return device_of(&lo->device, o, path, err);

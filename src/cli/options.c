@@ -43,8 +43,8 @@ typedef struct option_row {
 #define COMPUTE (C(RUN) | C(SERVE) | C(BENCH) | EVALS)
 #define TEXTS (C(TOKENIZE) | C(DETOKENIZE) | C(TEMPLATE))
 #define JSONS                                                                                                \
-    (C(RUN) | C(BENCH) | EVALS | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS | C(PULL) | C(LIST) | C(SYNTH) |  \
-     C(ENV) | C(VERSION))
+    (C(RUN) | C(BENCH) | EVALS | C(EVAL_CACHE) | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS | C(PULL) |       \
+     C(LIST) | C(SYNTH) | C(ENV) | C(VERSION))
 #define EVERY ((UINT64_C(1) << CMD_N) - 1)
 #define ROW(g, k, field, who)                                                                                \
     .group = GROUP_##g, .kind = KIND_##k, .offset = offsetof(options, field), .commands = (who)
@@ -120,6 +120,11 @@ static const option_row g_rows[] = {
      .help = "text to score"},
     {ROW(COMMAND, FILE, base, C(EVAL_KLD)), .name = "--base", .value = "GGUF",
      .help = "the model to compare with"},
+    {ROW(COMMAND, FILE, trace, C(EVAL_CACHE)), .name = "--trace", .value = "FILE",
+     .help = "record of routing, made with --trace of another command"},
+    {ROW(COMMAND, NUMBERS, capacity, C(EVAL_CACHE)), .name = "--capacity", .value = "PERCENT,...",
+     .lo = 1, .hi = 100,
+     .help = "shares of the experts that the cache holds (default 10,25,50)"},
     {ROW(COMMAND, FLAG, selftest, C(DEVICES)), .name = "--selftest",
      .help = "compare every kernel with the definition on the CPU; exit code 1 when one differs"},
     {ROW(COMMAND, FLAG, all, C(INSPECT)), .name = "--all",
@@ -246,6 +251,8 @@ static const option_row g_rows[] = {
      .help = "most of a card's memory to use (default: what is free, less the reserve)"},
     {ROW(MODEL, SIZE, vram_reserve, COMPUTE | C(PLAN)), .name = "--vram-reserve", .value = "SIZE",
      .help = "memory of the card left alone (default: a 32nd of it, or 512M where a screen is connected)"},
+    {ROW(MODEL, FILE, trace, COMPUTE), .name = "--trace", .value = "FILE",
+     .help = "record which experts tokens choose into FILE, for `mica eval cache`"},
     {REFUSED("--kv-resident", "N")},
     {REFUSED("--n-cpu-moe", "N"), .shorter = "-ncmoe"},
     {REFUSED("--experts-ram", "HOW")},

@@ -224,6 +224,7 @@ mica_status cpu_experts(dev *d, const experts_args *a, mica_error *err) {
     j.want_q = is_quantised(&a->gate) || is_quantised(&a->up);
     j.want_x = !is_quantised(&a->gate) || !is_quantised(&a->up);
     uint32_t n_touched = sort_pairs(&c->room, a);
+    if (c->routed) c->routed(c->routed_user, a->layer, a->ids, a->n_row * a->n_used);
     if (c->experts->will_need) c->experts->will_need(c->experts, a->layer, c->room.touched, n_touched);
     for (; j.expert < n_touched; j.expert += j.n_expert) {
         TRY(acquire_batch(c, &j, n_touched, err));

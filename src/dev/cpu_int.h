@@ -80,6 +80,8 @@ struct cpu_dev {
     uint32_t n_thread;
     dev_limits limits;
     expert_source *experts; // borrowed
+    void (*routed)(void *user, uint32_t layer, const int32_t *ids, uint32_t n);
+    void *routed_user;
     char *block;            // owned: all scratch below
     cpu_scratch *scratch;   // [n_thread]
     uint32_t n_q_max;       // queries of an attention tile

@@ -79,6 +79,10 @@ typedef struct dev_config {
     /* Told, while weights go to a card, how many bytes are there; NULL: nobody asks. */
     void (*loaded)(void *user, uint64_t n_bytes);
     void *loaded_user;
+    /* Told which experts rows chose: ids [n], n_used a row, in the rows' order. Host devices tell as they
+     * compute, cards in dev_sync of the steps before. NULL: nobody asks. */
+    void (*routed)(void *user, uint32_t layer, const int32_t *ids, uint32_t n);
+    void *routed_user;
 } dev_config;
 
 typedef struct dev_ops {

@@ -518,6 +518,8 @@ mica_status dev_cpu_open(dev **out, const dev_config *cfg, mica_error *err) {
     c->n_thread = (uint32_t)cfg->n_thread;
     c->limits = cfg->limits;
     c->experts = cfg->experts;
+    c->routed = cfg->routed;
+    c->routed_user = cfg->routed_user;
     c->n_q_max = tile_queries(&c->limits);
     c->n_part = CPU_PART_FLOATS;
     TRY_GOTO(pool_new(&c->pool, cfg->n_thread, err), done);

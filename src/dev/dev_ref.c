@@ -191,6 +191,7 @@ static mica_status ref_experts(dev *d, const experts_args *a, mica_error *err) {
     ref_dev *r = (ref_dev *)d;
     uint32_t n_embd = a->down.n_row;
     float *out = r->scratch + 2 * (size_t)a->gate.n_row, *sum = out + n_embd;
+    if (r->routed) r->routed(r->routed_user, a->layer, a->ids, a->n_row * a->n_used);
     for (uint32_t ir = 0; ir < a->n_row; ir++) {
         for (uint32_t i = 0; i < n_embd; i++) sum[i] = 0.0f;
         for (uint32_t k = 0; k < a->n_used; k++) {
@@ -283,6 +284,8 @@ mica_status dev_ref_open(dev **out, const dev_config *cfg, mica_error *err) {
     r->d.ops = &g_ref_ops;
     r->q = quant_ops_get(CPU_SCALAR);
     r->experts = cfg->experts;
+    r->routed = cfg->routed;
+    r->routed_user = cfg->routed_user;
     r->scratch = (float *)(void *)block;
     float *f = r->scratch + n_float;
     r->hidden = (quant_act){.x = f, .d = f + ld, .s = f + ld + ld / 32, .s16 = f + ld + ld / 16, .ld = ld};

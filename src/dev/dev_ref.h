@@ -8,6 +8,8 @@ typedef struct ref_dev {
     dev d; // first: a dev * is a ref_dev *
     const quant_ops *q;
     expert_source *experts;
+    void (*routed)(void *user, uint32_t layer, const int32_t *ids, uint32_t n);
+    void *routed_user;
     float *scratch;         // owned: one block for everything below
     quant_act hidden;       // one row of n_ff_expert, slot of scratch
     void *panel;            // slot of scratch

@@ -1,12 +1,11 @@
 /* `mica eval cache`: recorded routing against caches of experts.
  *
- * A cache has slots for a share of the experts of each slab and is empty at first. A visit of a layer by a row
- * hits for each chosen expert that is there; the others are read and may stay. Compared on the same visits:
- *   policy   store/policy.h, admission alone (no swaps ahead)
- *   learned  the same, begun with the use that a first run over the record left
- *   lru lfu  what leaves is the longest unused, the least used so far; all that is read stays
- *   belady   the bound: what is used again furthest ahead leaves, or does not come in (L. A. Belady, IBM
- *            Systems Journal 5(2), 1966, with bypass) */
+ * A cache has slots for a share of the experts of each slab and is empty at first. A visit of a layer by a
+ * row hits for each chosen expert that is there; the others are read and may stay. Compared on the same
+ * visits: policy   store/policy.h, admission alone (no swaps ahead) learned  the same, begun with the use
+ * that a first run over the record left lru lfu  what leaves is the longest unused, the least used so far;
+ * all that is read stays belady   the bound: what is used again furthest ahead leaves, or does not come in
+ * (L. A. Belady, IBM Systems Journal 5(2), 1966, with bypass) */
 #include "base/mem.h"
 #include "eval/report.h"
 #include "mica_tools.h"
@@ -25,7 +24,7 @@ typedef struct score {
 
 typedef struct replay {
     trace_visits v;
-    uint32_t *slab_of;         // owned, [n_layer]
+    uint32_t *slab_of; // owned, [n_layer]
     uint32_t n_slab, n_slot[SLABS], n_expert[SLABS];
     uint64_t blob_bytes[SLABS];
     uint32_t *next; // owned, [n * n_used]: the use at which the same expert is used again, UINT32_MAX: never
@@ -80,7 +79,7 @@ static void count(const replay *r, score *s, uint64_t now, bool hit) {
 /* One visit: what is there stays while the row needs it. */
 static void policy_visit(const replay *r, policy *p, uint64_t now, size_t iv, score *s) {
     uint32_t n = r->v.head.n_used, layer = r->v.layers[iv];
-    int32_t ids[256];
+    int32_t ids[256] = {0};
     bool hit[256];
     for (uint32_t k = 0; k < n; k++) {
         ids[k] = r->v.ids[iv * n + k];
@@ -130,8 +129,9 @@ static uint64_t rank_of(const replay *r, rival who, size_t iu, uint64_t was) {
     return UINT32_MAX - r->next[iu]; // used again furthest ahead
 }
 
-/* `at` was read for use iu. Slots of the visit's own experts, from use `from` on, are not given away. */
-static void simple_admit(replay *r, rival who, uint32_t at, uint32_t *slots, uint32_t *n_full, uint32_t n_slot) {
+/* `at` was read. */
+static void simple_admit(replay *r, rival who, uint32_t at, uint32_t *slots, uint32_t *n_full,
+                         uint32_t n_slot) {
     uint32_t low = 0;
     if (*n_full < n_slot) {
         slots[(*n_full)++] = at;
@@ -173,7 +173,8 @@ static mica_status run_capacity(replay *r, uint32_t percent, json_t *list, mica_
     score s[RIVAL_N] = {0};
     uint32_t n_slot = 0;
     for (uint32_t is = 0; is < r->n_slab; is++) {
-        r->n_slot[is] = (uint32_t)((uint64_t)r->n_expert[is] * percent / 100);
+        r->n_slot[is] = (uint32_t)(((uint64_t)r->n_expert[is] * percent + 50) / 100);
+        if (r->n_slot[is] == 0) r->n_slot[is] = 1;
         n_slot += r->n_slot[is];
     }
     r->warm_up = WARM_UP;
@@ -186,8 +187,9 @@ static mica_status run_capacity(replay *r, uint32_t percent, json_t *list, mica_
     json_t *one = json_pack("{s:i, s:i}", "percent", (int)percent, "slots", (int)n_slot);
     for (int who = 0; who < RIVAL_N; who++) {
         double of = rate(who == LEARNED ? &bound : &s[BELADY]), hit = rate(&s[who]);
-        json_object_set_new(one, g_rival[who], json_pack("{s:f, s:o}", "hit_rate", hit, "of_bound",
-                                                         of > 0 ? json_real(hit / of) : json_null()));
+        json_object_set_new(
+            one, g_rival[who],
+            json_pack("{s:f, s:o}", "hit_rate", hit, "of_bound", of > 0 ? json_real(hit / of) : json_null()));
     }
     json_array_append_new(list, one);
     return MICA_OK;
@@ -208,7 +210,8 @@ static mica_status replay_init(replay *r, const char *path, mica_error *err) {
     const trace_head *h = &r->v.head;
     size_t n = (size_t)h->n_layer * h->n_expert;
     if (h->n_used > 256 || r->v.n * h->n_used >= UINT32_MAX)
-        return fail(err, MICA_E_UNSUPPORTED, "%s: %zu visits of %u experts: too many", path, r->v.n, h->n_used);
+        return fail(err, MICA_E_UNSUPPORTED, "%s: %zu visits of %u experts: too many", path, r->v.n,
+                    h->n_used);
     r->slab_of = mem_calloc(h->n_layer, sizeof *r->slab_of);
     r->next = mem_calloc(r->v.n * h->n_used, sizeof *r->next);
     r->learned = mem_calloc(n, sizeof *r->learned);
@@ -232,7 +235,8 @@ mica_status mica_eval_cache(char **json, const char *trace_path, const uint32_t 
     TRY_GOTO(replay_init(&r, trace_path, err), done);
     for (size_t i = 0; i < n_percent; i++) {
         if (percent[i] < 1 || percent[i] > 100) {
-            st = fail(err, MICA_E_ARG, "capacity: %u: a share of the experts in percent, 1 to 100", percent[i]);
+            st = fail(err, MICA_E_ARG, "capacity: %u: a share of the experts in percent, 1 to 100",
+                      percent[i]);
             goto done;
         }
         TRY_GOTO(run_capacity(&r, percent[i], list, err), done);

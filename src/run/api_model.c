@@ -73,6 +73,7 @@ mica_status api_engine_config(engine_config *c, const mica_load_options *o, mica
     c->cache_bytes = o->cache_bytes;
     c->vram_bytes = o->vram_bytes;
     c->vram_reserve = o->vram_reserve;
+    c->trace_path = o->trace_path;
     TRY(parse_device(c, o->device, err));
     TRY(parse_isa(c, o->isa, err));
     cpu_topology topo;

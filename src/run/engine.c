@@ -5,6 +5,8 @@
  * longest batch and one page more. */
 #include "run/engine.h"
 
+#include "store/trace.h"
+
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -47,6 +49,7 @@ struct engine {
     int32_t *h_rows_host;              // owned, [row_max]
     uint64_t n_step;
     bool draft;
+    trace *routes; // owned; NULL: nobody wants a record
 };
 
 static size_t kv_value_bytes(kv_type t) {
@@ -250,6 +253,30 @@ static mica_status take_step(engine *e, mica_error *err) {
     return take_drafts(e, err);
 }
 
+/* ---- who chose what --------------------------------------------------------------------------- */
+
+static void note_routes(void *user, uint32_t layer, const int32_t *ids, uint32_t n) {
+    engine *e = user;
+    trace_add(e->routes, layer, ids, n / model_shape_of(e->m)->n_expert_used);
+}
+
+static mica_status open_trace(engine *e, dev_config *dc, const engine_config *cfg, mica_error *err) {
+    const model_shape *s = model_shape_of(e->m);
+    uint64_t blob_bytes[MODEL_LAYER_MAX];
+    trace_head head = {.fingerprint = gguf_fingerprint(cfg->g), .n_expert = s->n_expert};
+    if (!cfg->trace_path) return MICA_OK;
+    if (s->n_expert == 0)
+        return fail(err, MICA_E_ARG, "trace: %s has no experts: there is no routing to record",
+                    gguf_name(cfg->g));
+    head.n_used = s->n_expert_used;
+    plan_blobs(blob_bytes, s, false);
+    for (uint32_t il = 0; il < MODEL_LAYER_MAX; il++)
+        if (blob_bytes[il]) head.n_layer = il + 1;
+    dc->routed = note_routes;
+    dc->routed_user = e;
+    return trace_create(&e->routes, cfg->trace_path, &head, blob_bytes, err);
+}
+
 /* A device counts bytes, the caller wants their share of all. Only while weights are bound. */
 typedef struct load_watch {
     const engine_config *cfg;
@@ -288,6 +315,7 @@ mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err)
         dc.loaded = tell_loaded;
         dc.loaded_user = &watch;
     }
+    TRY_GOTO(open_trace(e, &dc, cfg, err), done);
     TRY_GOTO(dev_open(&e->d, &dc, err), done);
     TRY_GOTO(model_bind(e->m, e->d, err), done);
     TRY_GOTO(take_cache(e, cfg, err), done);
@@ -329,6 +357,7 @@ void engine_close(engine *e) {
     mem_free(e->pairs);
     mem_free(e->runs_host);
     mem_free(e->logs);
+    trace_close(e->routes);
     model_close(e->m);
     dev_close(e->d);
     mem_free(e);

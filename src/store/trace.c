@@ -156,8 +156,8 @@ static mica_status parse(trace_visits *v, reading *r, mica_error *err) {
     if (r->n < sizeof *h || memcmp(r->data, MAGIC, sizeof MAGIC) != 0)
         return malformed(r, "no record of routing", err);
     memcpy(h, r->data, sizeof *h);
-    if (h->n_layer == 0 || h->n_layer > 1024 || h->n_expert == 0 || h->n_expert > 1u << 16 || h->n_used == 0 ||
-        h->n_used > h->n_expert || r->n - sizeof *h < h->n_layer * sizeof(uint64_t))
+    if (h->n_layer == 0 || h->n_layer > 1024 || h->n_expert == 0 || h->n_expert > 1u << 16 ||
+        h->n_used == 0 || h->n_used > h->n_expert || r->n - sizeof *h < h->n_layer * sizeof(uint64_t))
         return malformed(r, "a record of routing with a damaged head", err);
     r->at = sizeof *h;
     r->h = h;
