@@ -63,6 +63,31 @@ mica_status host_experts_bind(dev *d, const dev_expert_shape *s, mica_error *err
     return MICA_OK;
 }
 
+mica_status host_experts_take(dev *d, dev_expert_slabs *s, mica_error *err) {
+    (void)d, (void)s, (void)err;
+    return MICA_OK;
+}
+
+mica_status host_experts_fill(dev *d, const dev_expert_move *m, uint32_t n, mica_error *err) {
+    (void)d, (void)m, (void)n, (void)err;
+    return MICA_OK;
+}
+
+uint32_t host_experts_move(dev *d, const dev_expert_move *m, uint32_t n) {
+    (void)d, (void)m, (void)n;
+    return 0;
+}
+
+uint32_t host_experts_moved(dev *d, dev_expert_move *out, uint32_t max) {
+    (void)d, (void)out, (void)max;
+    return 0;
+}
+
+void host_experts_stats(dev *d, dev_expert_stats *out) {
+    (void)d;
+    *out = (dev_expert_stats){0};
+}
+
 mica_status host_step_begin(dev *d, const dev_step *s, bool *done, mica_error *err) {
     (void)d, (void)s, (void)err;
     *done = false;

@@ -59,6 +59,50 @@ static inline size_t dev_expert_room(size_t n_bytes) {
     return (n_bytes + 255) & ~(size_t)255;
 }
 
+/* ---- a mixture larger than a card's memory ----
+ *
+ * A card has slots for experts, in slabs of equal ones; what is in no slot it reads over its link, where it
+ * stands in memory. Both give the same bits. After every layer is bound:
+ *
+ *     TRY(dev_experts_take(d, &slabs, err));             // memory is taken: so many slots as slabs says
+ *     TRY(dev_experts_fill(d, moves, n, err));           // those in slots first, then the rest
+ *     dev_experts_move(d, moves, n);                     // between steps: bytes travel beside them
+ *     n = dev_experts_moved(d, moves, max);              // those that arrived since
+ *
+ * Devices in host memory have no slab: their experts stay where the source has them. */
+enum { EXPERT_LAYERS_MAX = 512, EXPERT_SLABS_MAX = 16, EXPERT_MOVES_MAX = 8 };
+#define EXPERT_NOBODY UINT32_MAX
+
+typedef enum dev_expert_ram {
+    EXPERT_RAM_ALL,        // copies of all, so that who leaves a slot need not be copied
+    EXPERT_RAM_COMPLEMENT, // what no slot holds: who comes and who leaves change places
+    EXPERT_RAM_MMAP        // the file's own pages where the driver takes them, else as ALL
+} dev_expert_ram;
+
+/* Layers share the slots of a slab. */
+typedef struct dev_expert_slabs {
+    uint32_t n_slab, n_layer;              // n_layer: beyond the last with experts
+    uint32_t slab_of[EXPERT_LAYERS_MAX];   // EXPERT_NOBODY: no experts
+    uint64_t blob_bytes[EXPERT_SLABS_MAX]; // of a slot: the dev_expert_room of all three matrices, at least
+    uint32_t n_slot[EXPERT_SLABS_MAX];
+    dev_expert_ram ram; // how the others are held; dev_experts_take says how it came to be
+} dev_expert_slabs;
+
+/* Who comes to a slot, and who leaves it. */
+typedef struct dev_expert_move {
+    uint32_t layer, expert;
+    uint32_t out_layer, out_expert; // out_layer EXPERT_NOBODY: the slot was empty
+    uint32_t slab, slot;
+} dev_expert_move;
+
+/* Since the device was opened. A use is a row's choice of an expert. */
+typedef struct dev_expert_stats {
+    uint64_t n_use, n_hit;
+    uint64_t link_bytes, cpu_bytes; // read over the link by kernels; computed where they are
+    uint64_t moved_bytes;           // into slots, and out of them
+    uint32_t n_slot, n_slot_full;
+} dev_expert_stats;
+
 /* The largest call a device will see: scratch is taken for it once, in dev_open. */
 typedef struct dev_limits {
     uint32_t n_row;          // rows of a batch
@@ -93,8 +137,13 @@ typedef struct dev_ops {
     /* Makes host bytes (borrowed, living as long as the device) readable by kernels. The CPU gives them back
      * as they are. */
     mica_status (*bind)(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err);
-    /* The experts of a layer can be leased from now on: a card takes them all. */
+    /* The experts of a layer can be leased from now on. */
     mica_status (*experts_bind)(dev *d, const dev_expert_shape *s, mica_error *err);
+    mica_status (*experts_take)(dev *d, dev_expert_slabs *s, mica_error *err);
+    mica_status (*experts_fill)(dev *d, const dev_expert_move *m, uint32_t n, mica_error *err);
+    uint32_t (*experts_move)(dev *d, const dev_expert_move *m, uint32_t n); // how many it began
+    uint32_t (*experts_moved)(dev *d, dev_expert_move *out, uint32_t max);
+    void (*experts_stats)(dev *d, dev_expert_stats *out);
     /* Around the calls of a step. *done: a recording of the same step was replayed, nothing is to be called.
      * step_end comes always when step_begin succeeded and was not done; ok false: a call failed. */
     mica_status (*step_begin)(dev *d, const dev_step *s, bool *done, mica_error *err);
@@ -201,6 +250,21 @@ static inline mica_status dev_bind(dev *d, const void **out, const void *host, s
 }
 static inline mica_status dev_experts_bind(dev *d, const dev_expert_shape *s, mica_error *err) {
     return d->ops->experts_bind(d, s, err);
+}
+static inline mica_status dev_experts_take(dev *d, dev_expert_slabs *s, mica_error *err) {
+    return d->ops->experts_take(d, s, err);
+}
+static inline mica_status dev_experts_fill(dev *d, const dev_expert_move *m, uint32_t n, mica_error *err) {
+    return d->ops->experts_fill(d, m, n, err);
+}
+static inline uint32_t dev_experts_move(dev *d, const dev_expert_move *m, uint32_t n) {
+    return d->ops->experts_move(d, m, n);
+}
+static inline uint32_t dev_experts_moved(dev *d, dev_expert_move *out, uint32_t max) {
+    return d->ops->experts_moved(d, out, max);
+}
+static inline void dev_experts_stats(dev *d, dev_expert_stats *out) {
+    d->ops->experts_stats(d, out);
 }
 static inline mica_status dev_step_begin(dev *d, const dev_step *s, bool *done, mica_error *err) {
     return d->ops->step_begin(d, s, done, err);

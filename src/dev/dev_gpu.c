@@ -4,7 +4,7 @@
  * Everything is enqueued in one stream. Nothing waits but downloads and dev_sync. Weights go through two
  * pinned buffers, so that the copy of one piece over the link overlaps with reading the next from the file.
  */
-#include "dev/gpu_own.h"
+#include "dev/gpu_tiers.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -26,7 +26,7 @@ static const char *const g_bad_text[GPU_BAD_N] = {"", GPU_BAD_LIST(BAD_TEXT)};
 /* The current card is a property of the thread; a device may move between threads. */
 static _Thread_local uint64_t t_entered;
 
-static mica_status enter(gpu *g, mica_error *err) {
+mica_status gpu_enter(gpu *g, mica_error *err) {
     gpu_own *o = g->own;
     if (t_entered == o->serial) return MICA_OK;
     int rc = o->v->enter(o->ctx, o->card.index);
@@ -42,7 +42,7 @@ mica_status gpu_fail(gpu *g, int rc, mica_error *err, const char *what) {
 
 /* ---- memory ---- */
 
-static mica_status take(gpu *g, void **out, size_t n, const char *what, mica_error *err) {
+mica_status gpu_take(gpu *g, void **out, size_t n, const char *what, mica_error *err) {
     gpu_own *o = g->own;
     *out = NULL;
     if (o->n_taken == o->cap_taken) {
@@ -66,8 +66,8 @@ static mica_status take(gpu *g, void **out, size_t n, const char *what, mica_err
 
 mica_status gpu_alloc(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err) {
     gpu *g = (gpu *)d;
-    TRY(enter(g, err));
-    TRY(take(g, out, n_bytes, what, err));
+    TRY(gpu_enter(g, err));
+    TRY(gpu_take(g, out, n_bytes, what, err));
     int rc = g->own->v->fill(*out, 0, n_bytes ? n_bytes : 1, g->own->stream);
     return rc ? gpu_fail(g, rc, err, what) : MICA_OK;
 }
@@ -76,7 +76,7 @@ mica_status gpu_alloc(dev *d, void **out, size_t n_bytes, const char *what, mica
 static void release(dev *d, void *p) {
     gpu *g = (gpu *)d;
     gpu_own *o = g->own;
-    if (!p || enter(g, NULL) != MICA_OK) return;
+    if (!p || gpu_enter(g, NULL) != MICA_OK) return;
     o->v->stream_sync(o->stream);
     for (uint32_t i = o->n_taken; i-- > 0;) {
         if (o->taken[i] != p) continue;
@@ -88,7 +88,7 @@ static void release(dev *d, void *p) {
 
 static mica_status upload(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err) {
     gpu *g = (gpu *)d;
-    TRY(enter(g, err));
+    TRY(gpu_enter(g, err));
     int rc = g->own->v->to_device(dst, host, n_bytes, g->own->stream);
     return rc ? gpu_fail(g, rc, err, "copy to the card") : MICA_OK;
 }
@@ -96,7 +96,7 @@ static mica_status upload(dev *d, void *dst, const void *host, size_t n_bytes, m
 static mica_status download(dev *d, void *host, const void *src, size_t n_bytes, mica_error *err) {
     gpu *g = (gpu *)d;
     gpu_own *o = g->own;
-    TRY(enter(g, err));
+    TRY(gpu_enter(g, err));
     int rc = o->v->to_host(host, src, n_bytes, o->stream);
     if (rc == 0) rc = o->v->stream_sync(o->stream);
     return rc ? gpu_fail(g, rc, err, "copy from the card") : MICA_OK;
@@ -104,14 +104,14 @@ static mica_status download(dev *d, void *host, const void *src, size_t n_bytes,
 
 static mica_status copy(dev *d, void *dst, const void *src, size_t n_bytes, mica_error *err) {
     gpu *g = (gpu *)d;
-    TRY(enter(g, err));
+    TRY(gpu_enter(g, err));
     int rc = g->own->v->on_device(dst, src, n_bytes, g->own->stream);
     return rc ? gpu_fail(g, rc, err, "copy on the card") : MICA_OK;
 }
 
 static mica_status zero(dev *d, void *dst, size_t n_bytes, mica_error *err) {
     gpu *g = (gpu *)d;
-    TRY(enter(g, err));
+    TRY(gpu_enter(g, err));
     int rc = g->own->v->fill(dst, 0, n_bytes, g->own->stream);
     return rc ? gpu_fail(g, rc, err, "clearing memory") : MICA_OK;
 }
@@ -119,10 +119,11 @@ static mica_status zero(dev *d, void *dst, size_t n_bytes, mica_error *err) {
 static mica_status sync(dev *d, mica_error *err) {
     gpu *g = (gpu *)d;
     gpu_own *o = g->own;
-    TRY(enter(g, err));
+    TRY(gpu_enter(g, err));
     int rc = o->v->to_host(o->bad_host, g->bad, sizeof *g->bad, o->stream);
     if (rc == 0) rc = o->v->stream_sync(o->stream);
     if (rc) return gpu_fail(g, rc, err, "step");
+    gpu_moves_look(g);
     uint32_t bad = *o->bad_host;
     if (bad == GPU_BAD_NONE) return MICA_OK;
     TRY(zero(d, g->bad, sizeof *g->bad, err));
@@ -132,8 +133,7 @@ static mica_status sync(dev *d, mica_error *err) {
 
 /* ---- weights ---- */
 
-/* Bytes of the file to the card, a piece at a time through the pinned buffer that is free longest. */
-static mica_status put_file_bytes(gpu *g, void *dst, const void *host, size_t n, mica_error *err) {
+mica_status gpu_put_file_bytes(gpu *g, void *dst, const void *host, size_t n, mica_error *err) {
     gpu_own *o = g->own;
     for (size_t at = 0; at < n;) {
         size_t piece = n - at < GPU_STAGE_BYTES ? n - at : GPU_STAGE_BYTES;
@@ -167,60 +167,11 @@ static mica_status bind(dev *d, const void **out, const void *host, size_t n_byt
         o->cap_bound = cap;
     }
     void *at;
-    TRY(enter(g, err));
-    TRY(take(g, &at, n_bytes, "weights", err));
-    TRY(put_file_bytes(g, at, host, n_bytes, err));
+    TRY(gpu_enter(g, err));
+    TRY(gpu_take(g, &at, n_bytes, "weights", err));
+    TRY(gpu_put_file_bytes(g, at, host, n_bytes, err));
     o->bound[o->n_bound++] = (bound_weight){.host = host, .at = at, .n_bytes = n_bytes};
     *out = at;
-    return MICA_OK;
-}
-
-/* ---- experts ---- */
-
-/* One expert into its place; its addresses into *e. */
-static mica_status put_expert(gpu *g, gpu_expert *e, char *at, const dev_expert_shape *s, uint32_t ie,
-                              mica_error *err) {
-    gpu_own *o = g->own;
-    expert_lease lease;
-    mica_status st = MICA_OK;
-    char *up = at + dev_expert_room(s->gate_bytes), *down = up + dev_expert_room(s->up_bytes);
-    TRY(o->experts->acquire(o->experts, s->layer, ie, &lease, err));
-    TRY_GOTO(put_file_bytes(g, at, lease.gate, s->gate_bytes, err), done);
-    TRY_GOTO(put_file_bytes(g, up, lease.up, s->up_bytes, err), done);
-    TRY_GOTO(put_file_bytes(g, down, lease.down, s->down_bytes, err), done);
-    *e = (gpu_expert){at, up, down};
-done:
-    o->experts->release(o->experts, &lease);
-    return st;
-}
-
-static mica_status experts_bind(dev *d, const dev_expert_shape *s, mica_error *err) {
-    gpu *g = (gpu *)d;
-    gpu_own *o = g->own;
-    mica_status st = MICA_OK;
-    void *slab, *table;
-    size_t one =
-        dev_expert_room(s->gate_bytes) + dev_expert_room(s->up_bytes) + dev_expert_room(s->down_bytes);
-    if (s->layer >= GPU_LAYER_MAX) return fail(err, MICA_E_INTERNAL, "experts of layer %u", s->layer);
-    TRY(enter(g, err));
-    gpu_expert *list = mem_calloc(s->n_expert, sizeof *list);
-    if (!list) return fail(err, MICA_E_NOMEM, "experts of layer %u: out of memory", s->layer);
-    TRY_GOTO(take(g, &slab, s->n_expert * one, "experts", err), done);
-    TRY_GOTO(take(g, &table, s->n_expert * sizeof *list, "table of experts", err), done);
-    for (uint32_t ie = 0; ie < s->n_expert; ie++)
-        TRY_GOTO(put_expert(g, &list[ie], (char *)slab + ie * one, s, ie, err), done);
-    TRY_GOTO(upload(d, table, list, s->n_expert * sizeof *list, err), done);
-    o->layer_experts[s->layer] = table;
-done:
-    mem_free(list);
-    return st;
-}
-
-mica_status gpu_experts_of(gpu *g, uint32_t layer, const gpu_expert **out, mica_error *err) {
-    *out = layer < GPU_LAYER_MAX ? g->own->layer_experts[layer] : NULL;
-    if (!*out)
-        return fail(err, MICA_E_INTERNAL, "device %s: experts of layer %u: not bound", g->own->card.id,
-                    layer);
     return MICA_OK;
 }
 
@@ -233,7 +184,7 @@ mica_status gpu_launch(gpu *g, const gpu_call *c, mica_error *err) {
                           .shared_bytes = (uint32_t)c->shared_bytes};
     assert(c->kernel < GPU_KERNEL_N && c->args_bytes <= 4096);
     assert(c->block.x * c->block.y * c->block.z % 64 == 0 && c->grid.x * c->grid.y * c->grid.z > 0);
-    TRY(enter(g, err));
+    TRY(gpu_enter(g, err));
     int rc = 0;
     if (c->shared_bytes > o->shared_allowed[c->kernel]) {
         rc = o->v->shared_allow(o->function[c->kernel], s.shared_bytes);
@@ -251,9 +202,10 @@ mica_status gpu_launch(gpu *g, const gpu_call *c, mica_error *err) {
 static void close_gpu(dev *d) {
     gpu *g = (gpu *)d;
     gpu_own *o = g->own;
-    if (o->opened && enter(g, NULL) == MICA_OK) {
+    if (o->opened && gpu_enter(g, NULL) == MICA_OK) {
         if (o->stream) o->v->stream_sync(o->stream);
         gpu_graphs_fini(g);
+        gpu_tiers_fini(g);
         while (o->n_taken > 0) o->v->mem_free(o->taken[--o->n_taken]);
         for (int k = 0; k < 2; k++) {
             if (o->stage[k]) o->v->pinned_free(o->stage[k]);
@@ -334,7 +286,12 @@ static const dev_ops g_gpu_ops = {
     .alloc = gpu_alloc,
     .release = release,
     .bind = bind,
-    .experts_bind = experts_bind,
+    .experts_bind = gpu_experts_bind,
+    .experts_take = gpu_experts_take,
+    .experts_fill = gpu_experts_fill,
+    .experts_move = gpu_experts_move,
+    .experts_moved = gpu_experts_moved,
+    .experts_stats = gpu_experts_stats,
     .step_begin = gpu_step_begin,
     .step_end = gpu_step_end,
     .upload = upload,
@@ -387,6 +344,9 @@ mica_status dev_gpu_open(dev **out, const dev_config *cfg, mica_error *err) {
     *o = (gpu_own){.v = card.drv, .card = card, .serial = ++serial, .experts = cfg->experts};
     o->loaded = cfg->loaded;
     o->loaded_user = cfg->loaded_user;
+    o->routed = cfg->routed;
+    o->routed_user = cfg->routed_user;
+    o->n_thread = cfg->n_thread;
     g->d.ops = &g_gpu_ops;
     g->own = o;
     g->caps = caps_of(&card);

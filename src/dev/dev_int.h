@@ -14,6 +14,11 @@ mica_status host_alloc(dev *d, void **out, size_t n_bytes, const char *what, mic
 void host_release(dev *d, void *p);
 mica_status host_bind(dev *d, const void **out, const void *host, size_t n_bytes, mica_error *err);
 mica_status host_experts_bind(dev *d, const dev_expert_shape *s, mica_error *err);
+mica_status host_experts_take(dev *d, dev_expert_slabs *s, mica_error *err);
+mica_status host_experts_fill(dev *d, const dev_expert_move *m, uint32_t n, mica_error *err);
+uint32_t host_experts_move(dev *d, const dev_expert_move *m, uint32_t n);
+uint32_t host_experts_moved(dev *d, dev_expert_move *out, uint32_t max);
+void host_experts_stats(dev *d, dev_expert_stats *out);
 mica_status host_step_begin(dev *d, const dev_step *s, bool *done, mica_error *err);
 mica_status host_step_end(dev *d, bool ok, mica_error *err);
 mica_status host_upload(dev *d, void *dst, const void *host, size_t n_bytes, mica_error *err);

@@ -42,6 +42,10 @@ typedef enum gpu_kind { GPU_HIP, GPU_CUDA, GPU_SIM, GPU_KIND_N } gpu_kind;
     X(mem_free, (void *p), "cuMemFree_v2", "hipFree")                                                        \
     X(pinned_alloc, (void **p, size_t n, unsigned flags), "cuMemHostAlloc", "hipHostMalloc")                 \
     X(pinned_free, (void *p), "cuMemFreeHost", "hipHostFree")                                                \
+    X(host_register, (void *p, size_t n, unsigned flags), "cuMemHostRegister_v2", "hipHostRegister")         \
+    X(host_unregister, (void *p), "cuMemHostUnregister", "hipHostUnregister")                                \
+    X(host_pointer, (void **card, void *host, unsigned flags), "cuMemHostGetDevicePointer_v2",               \
+      "hipHostGetDevicePointer")                                                                             \
     X(to_device, (void *dst, const void *src, size_t n, void *stream), "cuMemcpyHtoDAsync_v2",               \
       "hipMemcpyHtoDAsync")                                                                                  \
     X(to_host, (void *dst, const void *src, size_t n, void *stream), "cuMemcpyDtoHAsync_v2",                 \
@@ -57,6 +61,7 @@ typedef enum gpu_kind { GPU_HIP, GPU_CUDA, GPU_SIM, GPU_KIND_N } gpu_kind;
     X(event_free, (void *e), "cuEventDestroy_v2", "hipEventDestroy")                                         \
     X(event_record, (void *e, void *stream), "cuEventRecord", "hipEventRecord")                              \
     X(event_sync, (void *e), "cuEventSynchronize", "hipEventSynchronize")                                    \
+    X(event_query, (void *e), "cuEventQuery", "hipEventQuery")                                               \
     X(event_ms, (float *ms, void *from, void *to), "cuEventElapsedTime", "hipEventElapsedTime")              \
     X(module_load, (void **m, const void *image), "cuModuleLoadData", "hipModuleLoadData")                   \
     X(module_free, (void *m), "cuModuleUnload", "hipModuleUnload")                                           \
@@ -85,6 +90,8 @@ typedef enum gpu_kind { GPU_HIP, GPU_CUDA, GPU_SIM, GPU_KIND_N } gpu_kind;
     X(rtc_free, (void **prog), "nvrtcDestroyProgram", "hiprtcDestroyProgram")
 
 enum { GPU_STREAM_APART = 1 /* not ordered with the default stream */, GPU_EVENT_UNTIMED = 2 };
+enum { GPU_HOST_MAPPED = 2 | 1, GPU_HOST_READ_ONLY = 8 }; // mapped for every context; the card only reads it
+enum { GPU_NOT_READY = 600 };                             // event_query: not yet
 enum { GPU_CAPTURE_THREAD = 1 }; // capture mode: other threads may allocate meanwhile
 
 typedef struct gpu_launch_shape {

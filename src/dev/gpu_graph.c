@@ -1,7 +1,7 @@
 /* Decode as one graph: the launches of a step are captured once for each shape and replayed. What changes
  * from step to step (tokens, positions, runs, tables) is in device memory; what launch geometry depends on is
  * the graph's key. Steps with prompt rows are launched as they are: their shapes hardly come twice. */
-#include "dev/gpu_own.h"
+#include "dev/gpu_tiers.h"
 
 #include <string.h>
 
@@ -36,6 +36,8 @@ mica_status gpu_step_begin(dev *d, const dev_step *s, bool *done, mica_error *er
     key.n_kv = g->n_kv = pow2_at_least(s->n_kv);
     *done = false;
     o->capturing = NULL;
+    TRY(gpu_enter(g, err));
+    TRY(gpu_moves_turn(g, s, err));
     if (s->n_prompt > 0) return MICA_OK;
     step_graph *slot = slot_of(o, &key);
     bool seen = slot->last > 0;

@@ -48,7 +48,7 @@ typedef struct gpu_caps {
     bool dot4, mma;         // 4-byte integer dot products; int8 and f16 matrix units
 } gpu_caps;
 
-/* Device memory: where the bytes of an expert are, [n_expert] a layer. */
+/* Where the bytes of an expert are, [n_expert] a layer: device memory, or host memory mapped for the card. */
 typedef struct gpu_expert {
     const void *gate, *up, *down;
 } gpu_expert;
@@ -73,8 +73,9 @@ struct gpu {
 /* Where a value was not finite, and the texts of docs/ARITHMETIC.md's step errors, the same as the CPU's. */
 #define GPU_BAD_LIST(X)                                                                                      \
     X(NORM, "norm")                                                                                          \
-    X(ACT, "activations") X(GLU, "glu") X(QUERY, "query") X(KEY, "key or value") X(ATTN, "attention")        \
-        X(EXPERT, "expert") X(ROUTER, "router") X(DELTA, "delta rule")
+    X(ACT, "activations")                                                                                    \
+    X(GLU, "glu") X(QUERY, "query") X(KEY, "key or value") X(ATTN, "attention") X(EXPERT, "expert")          \
+        X(ROUTER, "router") X(DELTA, "delta rule")
 #define GPU_BAD_ID(id, text) GPU_BAD_##id,
 enum { GPU_BAD_NONE, GPU_BAD_LIST(GPU_BAD_ID) GPU_BAD_N };
 #undef GPU_BAD_ID
@@ -83,9 +84,11 @@ extern const char *const gpu_kernel_name[GPU_KERNEL_N];
 
 /* Enqueues one kernel. MICA_E_DEVICE names kernel, grid and the driver's word for the failure. */
 mica_status gpu_launch(gpu *g, const gpu_call *c, mica_error *err);
-/* The experts of a layer, all on the card: device memory, [n_expert]. MICA_E_INTERNAL when they were not
- * bound. */
+/* Where the experts of a layer are: device memory, [n_expert]. MICA_E_INTERNAL when they were not bound and
+ * filled. */
 mica_status gpu_experts_of(gpu *g, uint32_t layer, const gpu_expert **out, mica_error *err);
+/* Where the layer's rows say which experts they chose: [limits.n_row, limits.n_expert_used]. */
+int32_t *gpu_experts_log(gpu *g, uint32_t layer);
 
 /* ---- gpu_ops*.c ---- */
 

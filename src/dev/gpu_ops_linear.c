@@ -147,7 +147,8 @@ static mica_status hidden_products(gpu *g, const experts_args *a, const expert_r
 }
 
 /* The rows [0, n_row) of `a`, as many as scratch is for. */
-static mica_status some_experts(gpu *g, const experts_args *a, const gpu_expert *at, mica_error *err) {
+static mica_status some_experts(gpu *g, const experts_args *a, const gpu_expert *at, int32_t *log,
+                                mica_error *err) {
     uint32_t n_pair = a->n_row * a->n_used, n_prompt = a->n_prompt * a->n_used, n_ff = a->gate.n_row;
     dev_limits m = {.n_ff_expert = n_ff, .n_embd = a->down.n_row, .n_expert = a->n_expert};
     gpu_cutter c = {g->scratch, 0, g->scratch_bytes};
@@ -168,7 +169,7 @@ static mica_status some_experts(gpu *g, const experts_args *a, const gpu_expert 
                       .a = &r.hidden,
                       .by_pair = 1};
     TRY(pairs_launch(g, a, &r, &p, at, err));
-    expert_sum_job s = {a->y, r.out, a->weights, a->n_row, a->down.n_row, a->n_used, a->add};
+    expert_sum_job s = {a->y, r.out, a->weights, a->ids, log, a->n_row, a->down.n_row, a->n_used, a->add};
     return GPU_GO(g, experts_sum, ((gpu_dims){gpu_ceil(a->down.n_row, SUM_THREADS), a->n_row, 1}),
                   SUM_THREADS, &s);
 }
@@ -182,6 +183,7 @@ mica_status gpu_op_experts(dev *d, const experts_args *a, mica_error *err) {
     gpu *g = (gpu *)d;
     const gpu_expert *at;
     TRY(gpu_experts_of(g, a->layer, &at, err));
+    int32_t *log = gpu_experts_log(g, a->layer);
     uint32_t most = PAIRS_MAX / (a->n_used > 0 ? a->n_used : 1);
     for (uint32_t row = 0; row < a->n_row; row += most) {
         experts_args part = *a;
@@ -192,7 +194,7 @@ mica_status gpu_op_experts(dev *d, const experts_args *a, mica_error *err) {
         part.ids += (size_t)row * a->n_used;
         part.weights += (size_t)row * a->n_used;
         part.a = act_from(&a->a, row);
-        TRY(some_experts(g, &part, at, err));
+        TRY(some_experts(g, &part, at, log + (size_t)row * a->n_used, err));
     }
     return MICA_OK;
 }

@@ -5,7 +5,9 @@
 #include "dev/gpu_drv.h"
 #include "dev/gpu_int.h"
 
-enum { GPU_STAGE_BYTES = 16 << 20, GPU_LAYER_MAX = 512, GPU_GRAPH_MAX = 32 };
+enum { GPU_STAGE_BYTES = 16 << 20, GPU_GRAPH_MAX = 32 };
+
+typedef struct gpu_tiers gpu_tiers;
 
 typedef struct bound_weight {
     const char *host; // borrowed from the mapping
@@ -36,21 +38,28 @@ typedef struct gpu_own {
     void *stage[2];  // owned, pinned, GPU_STAGE_BYTES
     void *staged[2]; // owned events: the buffer was read
     uint32_t stage_next;
-    uint32_t *bad_host;                             // owned, pinned
-    expert_source *experts;                         // borrowed
-    const gpu_expert *layer_experts[GPU_LAYER_MAX]; // device, [n_expert] each
+    uint32_t *bad_host;     // owned, pinned
+    expert_source *experts; // borrowed
+    gpu_tiers *tiers;       // owned: gpu_tiers.h; NULL without experts
+    int n_thread;           // for what the host does beside the card
     step_graph graph[GPU_GRAPH_MAX];
     uint64_t n_step;
     step_graph *capturing; // of graph[], between begin and end
     void (*loaded)(void *user, uint64_t n_bytes);
     void *loaded_user;
     uint64_t loaded_bytes;
+    void (*routed)(void *user, uint32_t layer, const int32_t *ids, uint32_t n);
+    void *routed_user;
 } gpu_own;
 
 /* "device hip:0: what: the driver's word", with what a caller can do about rc. */
 mica_status gpu_fail(gpu *g, int rc, mica_error *err, const char *what);
 gpu_kind gpu_kind_of(dev_kind kind);
 size_t dev_gpu_fixed_bytes(const dev_config *cfg, const gpu_card *card); // scratch of kernels
+mica_status gpu_enter(gpu *g, mica_error *err);                          // the card is this thread's
+mica_status gpu_take(gpu *g, void **out, size_t n, const char *what, mica_error *err); // not cleared
+/* Bytes of the file to the card, a piece at a time through the pinned buffer that is free longest. */
+mica_status gpu_put_file_bytes(gpu *g, void *dst, const void *host, size_t n, mica_error *err);
 mica_status gpu_alloc(dev *d, void **out, size_t n_bytes, const char *what, mica_error *err);
 
 /* ---- gpu_graph.c ---- */

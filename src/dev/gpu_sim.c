@@ -38,8 +38,10 @@ enum {
     RC_INVALID = 1,
     RC_NO_MEMORY = 2,
     RC_NO_KERNEL = 500,
+    RC_NOT_READY = GPU_NOT_READY,
     RC_COPY = 702,
     RC_LOST = 719,
+    RC_NO_REGISTER = 801,
     RC_CAPTURE = 900,
     RC_GUARD = 9001,
     RC_DIVERGED = 9002
@@ -51,8 +53,16 @@ typedef struct sim_block {
     size_t n_bytes; // of the bytes, as asked for
 } sim_block;
 
+/* Host memory of somebody else that the card may read. */
+typedef struct sim_range {
+    struct sim_range *next;
+    const char *p; // borrowed
+    size_t n;
+} sim_range;
+
 typedef struct sim_card {
     sim_block *blocks, *pinned;
+    sim_range *ranges; // owned
     uint64_t used_bytes;
     uint32_t n_block, n_handle;
     uint64_t n_alloc, n_launch, n_copy;
@@ -72,8 +82,8 @@ typedef struct sim_stream {
 } sim_stream;
 
 typedef struct sim_event {
-    sim_stream *stream; // where it was last recorded
-    uint64_t n_record, n_done;
+    sim_stream *stream;                 // where it was last recorded
+    uint64_t n_record, n_done, n_asked; // asked for: a copy is found unfinished once
     double us;
 } sim_event;
 
@@ -192,7 +202,8 @@ static int mem_info(size_t *n_free, size_t *n_total) {
 
 static int pinned_alloc(void **p, size_t n, unsigned flags) {
     (void)flags;
-    sim_block *b = block_new(&t_card->pinned, n);
+    bool refused = ++t_card->n_alloc == g_knobs.no_memory;
+    sim_block *b = refused ? NULL : block_new(&t_card->pinned, n);
     *p = b ? b->base + GUARD_BYTES : NULL;
     t_card->n_block += b != NULL;
     return b ? 0 : RC_NO_MEMORY;
@@ -204,6 +215,45 @@ static int pinned_free(void *p) {
     block_drop(at);
     t_card->n_block--;
     return 0;
+}
+
+static int host_register(void *p, size_t n, unsigned flags) {
+    (void)flags;
+    if (g_knobs.no_register) return RC_NO_REGISTER;
+    for (const sim_range *r = t_card->ranges; r; r = r->next) {
+        if ((char *)p < r->p + r->n && r->p < (char *)p + n) return RC_INVALID; // in one already
+    }
+    sim_range *r = mem_calloc(1, sizeof *r);
+    if (!r) return RC_NO_MEMORY;
+    *r = (sim_range){t_card->ranges, p, n};
+    t_card->ranges = r;
+    t_card->n_handle++;
+    return 0;
+}
+
+static int host_unregister(void *p) {
+    for (sim_range **at = &t_card->ranges; *at; at = &(*at)->next) {
+        sim_range *r = *at;
+        if (r->p != (char *)p) continue;
+        *at = r->next;
+        mem_free(r);
+        t_card->n_handle--;
+        return 0;
+    }
+    return RC_INVALID;
+}
+
+static bool in_range(const sim_card *c, const void *p, size_t n) {
+    for (const sim_range *r = c->ranges; r; r = r->next) {
+        if ((const char *)p >= r->p && (const char *)p + n <= r->p + r->n) return true;
+    }
+    return false;
+}
+
+static int host_pointer(void **card, void *host, unsigned flags) {
+    (void)flags;
+    *card = host;
+    return block_of(t_card->pinned, host, 1) || in_range(t_card, host, 1) ? 0 : RC_INVALID;
 }
 
 /* ---- streams ---- */
@@ -334,7 +384,7 @@ static int to_device(void *dst, const void *src, size_t n, void *stream) {
     sim_stream *s = stream;
     if (!block_of(s->card->blocks, dst, n)) return RC_INVALID;
     sim_op op = {.kind = OP_COPY, .dst = dst, .src = src, .n = n, .link = true};
-    if (block_of(s->card->pinned, src, n)) return enqueue(s, &op, NULL, 0);
+    if (block_of(s->card->pinned, src, n) || in_range(s->card, src, n)) return enqueue(s, &op, NULL, 0);
     if (s->capturing) return RC_CAPTURE;
     op.staged = true;
     return enqueue(s, &op, src, n);
@@ -391,6 +441,17 @@ static int stream_wait(void *stream, void *event, unsigned flags) {
 static int event_sync(void *event) {
     sim_event *e = event;
     return e->n_done < e->n_record ? run_work(e->stream) : 0;
+}
+
+/* Time passes while someone asks: not yet, then done. */
+static int event_query(void *event) {
+    sim_event *e = event;
+    if (e->n_done >= e->n_record) return e->stream ? e->stream->card->failed : 0;
+    if (e->n_asked != e->n_record) {
+        e->n_asked = e->n_record;
+        return RC_NOT_READY;
+    }
+    return run_work(e->stream);
 }
 
 static int event_ms(float *ms, void *from, void *to) {
@@ -546,6 +607,8 @@ static const char *error_name(int rc) {
     case RC_INVALID: return "invalid value";
     case RC_NO_MEMORY: return "out of memory";
     case RC_NO_KERNEL: return "no such kernel";
+    case RC_NOT_READY: return "not ready";
+    case RC_NO_REGISTER: return "memory cannot be registered";
     case RC_COPY: return "a copy did not complete";
     case RC_LOST: return "the card is lost";
     case RC_CAPTURE: return "not allowed while capturing";
@@ -611,6 +674,10 @@ static void fill_calls(gpu_drv *v) {
     v->event_record = event_record;
     v->event_sync = event_sync;
     v->event_ms = event_ms;
+    v->event_query = event_query;
+    v->host_register = host_register;
+    v->host_unregister = host_unregister;
+    v->host_pointer = host_pointer;
     v->module_load = module_load;
     v->module_free = module_free;
     v->function = function;

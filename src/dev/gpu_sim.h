@@ -4,10 +4,10 @@
  *
  * Comma-separated NAME=VALUE: cards, arch, wave (32 or 64; from arch when absent), mp (multiprocessors), vram
  * (bytes; K, M, G), link (GB/s of a copy to or from the host), latency (us of each copy and launch), memory
- * (GB/s of copies on the card). Faults, counted from 1, each happens once: no_memory=N (the N-th allocation
- * fails), lost=N (the card is gone at the N-th launch), copy_error=N (the N-th copy never completes),
- * garbage=N (the N-th launch's first result is not a number). The time that events measure is the simulated
- * one. */
+ * (GB/s of copies on the card), no_register=1 (memory of others cannot be registered). Faults, counted from
+ * 1, each happens once: no_memory=N (the N-th allocation fails), lost=N (the card is gone at the N-th
+ * launch), copy_error=N (the N-th copy never completes), garbage=N (the N-th launch's first result is not a
+ * number). The time that events measure is the simulated one. */
 #ifndef MICA_GPU_SIM_H
 #define MICA_GPU_SIM_H
 
@@ -22,6 +22,7 @@ typedef struct sim_knobs {
     uint64_t vram_bytes;
     double link_gbps, memory_gbps, latency_us;
     uint64_t no_memory, lost, copy_error, garbage; // 0: never
+    uint64_t no_register;
 } sim_knobs;
 
 /* NULL or "" gives the defaults. MICA_E_ARG names the knob. */

@@ -43,6 +43,8 @@ static bool set_count(sim_knobs *k, const char *name, uint64_t v) {
         k->copy_error = v;
     else if (strcmp(name, "garbage") == 0)
         k->garbage = v;
+    else if (strcmp(name, "no_register") == 0)
+        k->no_register = v;
     else
         return false;
     return true;

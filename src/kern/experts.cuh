@@ -114,10 +114,11 @@ KERNEL(experts_sort, expert_sort_job, SORT_THREADS) {
 /* y = (add ? y : 0) + the sum of weight * out over the row's experts, in the router's order.
  *   grid    ceil(n_col / SUM_THREADS), n_row; block SUM_THREADS
  *   shared  none
- *   needs   nothing
+ *   needs   n_used <= SUM_THREADS
  *   order   rule 8: left to right from +0 */
 KERNEL(experts_sum, expert_sum_job, SUM_THREADS) {
     const u32 i = BLOCK_X * SUM_THREADS + THREAD, row = BLOCK_Y;
+    if (job.log && i < job.n_used) job.log[(u64)row * job.n_used + i] = job.ids[(u64)row * job.n_used + i];
     if (i >= job.n_col) return;
     float sum = 0.0f;
     for (u32 k = 0; k < job.n_used; k++) {

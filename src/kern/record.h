@@ -42,7 +42,7 @@ typedef struct rope_kv_job {
     bad_note bad_query, bad_key;
 } rope_kv_job;
 
-/* Where the bytes of an expert are: device memory, [n_expert] a layer. */
+/* Where the bytes of an expert are, [n_expert] a layer: device memory, or host memory mapped for the card. */
 typedef struct expert_at {
     const void *gate, *up, *down;
 } expert_at;
@@ -80,6 +80,8 @@ typedef struct expert_sum_job {
     float *y;             // [n_row, n_col]
     const float *out;     // [n_row * n_used, n_col]
     const float *weights; // [n_row, n_used]
+    const int32_t *ids;   // [n_row, n_used]
+    int32_t *log;         // [n_row, n_used] for the host to see: the ids; or NULL
     uint32_t n_row, n_col, n_used, add;
 } expert_sum_job;
 

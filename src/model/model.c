@@ -96,10 +96,16 @@ done:
     return st;
 }
 
+void model_unbind(model *m) {
+    if (!m || !m->d) return;
+    while (m->n_owned > 0) dev_release(m->d, m->owned[--m->n_owned]);
+    m->d = NULL;
+}
+
 void model_close(model *m) {
     if (!m) return;
     if (m->net && m->family->fini) m->family->fini(m);
-    for (size_t i = 0; i < m->n_owned; i++) dev_release(m->d, m->owned[i]);
+    model_unbind(m);
     store_free(m->experts);
     mem_free(m->owned);
     mem_free(m->used);

@@ -89,6 +89,7 @@ const model_shape *model_shape_of(const model *m);
 expert_source *model_experts(model *m); // NULL without experts; borrowed
 size_t model_scratch_bytes(model *m, uint32_t n_row, uint32_t n_out, uint32_t n_seq);
 mica_status model_bind(model *m, dev *d, mica_error *err);
+void model_unbind(model *m); // what it has on the device is given back; accepts NULL
 void model_scratch_set(model *m, void *scratch, uint32_t n_row, uint32_t n_out, uint32_t n_seq);
 mica_status model_forward(model *m, const model_step *step, mica_error *err);
 /* The trunk's outputs of a step are kept for the draft block from now on. Before model_scratch_bytes. */

@@ -373,6 +373,16 @@ static mica_status generate(mica_step_item *it, const mica_generate_options *o, 
     return MICA_OK;
 }
 
+/* What a card's experts did since `from`. Without tiers every use is a hit. */
+static void count_experts(mica_stats *t, const mica_session *s, const dev_expert_stats *from) {
+    dev_expert_stats now;
+    engine_experts(s->m->e, &now);
+    uint64_t n_use = now.n_use - from->n_use;
+    t->expert_hit_rate = n_use ? (double)(now.n_hit - from->n_hit) / (double)n_use : 1.0;
+    t->link_bytes = now.link_bytes - from->link_bytes;
+    t->cpu_bytes = now.cpu_bytes - from->cpu_bytes;
+}
+
 mica_status mica_generate(mica_session *s, const int32_t *ids, size_t n, const mica_generate_options *opt,
                           mica_token_fn *on_token, void *user, mica_finish *finish, mica_stats *stats,
                           mica_error *err) {
@@ -393,11 +403,14 @@ mica_status mica_generate(mica_session *s, const int32_t *ids, size_t n, const m
     if (finish) *finish = MICA_FINISH_NONE;
     if (stats) *stats = t;
     TRY(sampling_check(o->sampling ? o->sampling : &s->m->info.sampling, s->m->info.n_vocab, err));
+    dev_expert_stats before;
+    engine_experts(s->m->e, &before);
     uint64_t start = clock_ns();
     mica_status st = mica_session_begin(s, ids, n, NULL, &reuse, err);
     t.prompt_ms = clock_ms_since(start);
     t.n_cached = reuse.n_cached;
     if (st == MICA_OK) st = generate(&it, o, &t, err);
+    count_experts(&t, s, &before);
     if (finish) *finish = it.finish;
     if (stats) *stats = t;
     return st;

@@ -5,10 +5,10 @@
  * longest batch and one page more. */
 #include "run/engine.h"
 
-#include "store/trace.h"
-
 #include "base/log.h"
 #include "base/mem.h"
+#include "run/tiers.h"
+#include "store/trace.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -27,6 +27,7 @@ struct engine {
     kv_type kv_type;
     model *m; // owned
     dev *d;   // owned
+    tiers *t; // owned
     plan p;
     uint32_t n_snapshot; // of a sequence's own
     uint32_t n_seq, n_ubatch, row_max, out_max, n_slot[MODEL_PAGE_GROUPS];
@@ -121,6 +122,7 @@ static mica_status plan_card(plan_request *r, dev_memory *mem, model *m, const e
     r->display = mem->display;
     r->desktop = mem->display && plan_desktop();
     r->integrated = mem->integrated;
+    r->tiers = true;
     r->pin_limit = plan_pin_limit();
     return MICA_OK;
 }
@@ -257,10 +259,11 @@ static mica_status take_step(engine *e, mica_error *err) {
 
 static void note_routes(void *user, uint32_t layer, const int32_t *ids, uint32_t n) {
     engine *e = user;
-    trace_add(e->routes, layer, ids, n / model_shape_of(e->m)->n_expert_used);
+    tiers_routed(e->t, layer, ids, n);
+    if (e->routes) trace_add(e->routes, layer, ids, n / model_shape_of(e->m)->n_expert_used);
 }
 
-static mica_status open_trace(engine *e, dev_config *dc, const engine_config *cfg, mica_error *err) {
+static mica_status open_trace(engine *e, const engine_config *cfg, mica_error *err) {
     const model_shape *s = model_shape_of(e->m);
     uint64_t blob_bytes[MODEL_LAYER_MAX];
     trace_head head = {.fingerprint = gguf_fingerprint(cfg->g), .n_expert = s->n_expert};
@@ -272,8 +275,6 @@ static mica_status open_trace(engine *e, dev_config *dc, const engine_config *cf
     plan_blobs(blob_bytes, s, false);
     for (uint32_t il = 0; il < MODEL_LAYER_MAX; il++)
         if (blob_bytes[il]) head.n_layer = il + 1;
-    dc->routed = note_routes;
-    dc->routed_user = e;
     return trace_create(&e->routes, cfg->trace_path, &head, blob_bytes, err);
 }
 
@@ -286,6 +287,25 @@ typedef struct load_watch {
 static void tell_loaded(void *user, uint64_t n_bytes) {
     const load_watch *w = user;
     w->cfg->loaded(w->cfg->loaded_user, n_bytes, w->n_total);
+}
+
+static mica_status open_device(engine *e, const engine_config *cfg, mica_error *err) {
+    const model_shape *s = model_shape_of(e->m);
+    dev_config dc = device_config(e->m, cfg);
+    tiers_config tc = {.p = &e->p, .n_expert = s->n_expert, .n_used = s->n_expert_used};
+    load_watch watch = {cfg, s->weight_bytes};
+    TRY(tiers_new(&e->t, &tc, err));
+    TRY(open_trace(e, cfg, err));
+    dc.experts = model_experts(e->m);
+    dc.routed = note_routes;
+    dc.routed_user = e;
+    if (cfg->loaded) {
+        dc.loaded = tell_loaded;
+        dc.loaded_user = &watch;
+    }
+    TRY(dev_open(&e->d, &dc, err));
+    TRY(model_bind(e->m, e->d, err));
+    return tiers_fill(e->t, e->d, err);
 }
 
 mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err) {
@@ -308,16 +328,7 @@ mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err)
     e->out_max = out_max_of(cfg);
     e->n_slot[KV_GROUP_FULL] = (e->p.n_ctx + KV_PAGE - 1) / KV_PAGE;
     e->n_slot[KV_GROUP_WINDOW] = ring_slots(s, e->row_max);
-    dev_config dc = device_config(e->m, cfg);
-    dc.experts = model_experts(e->m);
-    load_watch watch = {cfg, s->weight_bytes};
-    if (cfg->loaded) {
-        dc.loaded = tell_loaded;
-        dc.loaded_user = &watch;
-    }
-    TRY_GOTO(open_trace(e, &dc, cfg, err), done);
-    TRY_GOTO(dev_open(&e->d, &dc, err), done);
-    TRY_GOTO(model_bind(e->m, e->d, err), done);
+    TRY_GOTO(open_device(e, cfg, err), done);
     TRY_GOTO(take_cache(e, cfg, err), done);
     TRY_GOTO(take_tables(e, err), done);
     TRY_GOTO(take_step(e, err), done);
@@ -358,8 +369,10 @@ void engine_close(engine *e) {
     mem_free(e->runs_host);
     mem_free(e->logs);
     trace_close(e->routes);
+    model_unbind(e->m);
+    dev_close(e->d); // gives back what it leases from the model's store
     model_close(e->m);
-    dev_close(e->d);
+    tiers_free(e->t);
     mem_free(e);
 }
 
@@ -371,6 +384,9 @@ const plan *engine_plan_of(const engine *e) {
 }
 const char *engine_device(const engine *e) {
     return e->d->what;
+}
+void engine_experts(const engine *e, dev_expert_stats *out) {
+    dev_experts_stats(e->d, out);
 }
 uint32_t engine_row_max(const engine *e) {
     return e->row_max;
@@ -740,7 +756,9 @@ mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_
     if (e->draft && n_prompt) TRY(draft_prompt(e, rows, s.n_run, n_prompt, err));
     if (gguf_changed(e->g, err))
         return MICA_E_IO; // its pages may have been zeros: the step counts for nothing
-    return dev_sync(e->d, err);
+    TRY(dev_sync(e->d, err));
+    tiers_step(e->t, n_row);
+    return MICA_OK;
 }
 
 const float *engine_logits(const engine *e, uint32_t out) {

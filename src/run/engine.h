@@ -43,10 +43,11 @@ mica_status engine_plan(plan *out, const engine_config *cfg, mica_error *err);
 
 const model_shape *engine_shape(const engine *e);
 const plan *engine_plan_of(const engine *e);
-const char *engine_device(const engine *e); // for people
-uint32_t engine_row_max(const engine *e);   // rows of a step
-uint32_t engine_ubatch(const engine *e);    // rows of a prompt chunk, as configured
-uint32_t engine_out_max(const engine *e);   // rows of a step whose logits can be had
+const char *engine_device(const engine *e);                  // for people
+void engine_experts(const engine *e, dev_expert_stats *out); // of a card, since it was opened; else zeros
+uint32_t engine_row_max(const engine *e);                    // rows of a step
+uint32_t engine_ubatch(const engine *e);                     // rows of a prompt chunk, as configured
+uint32_t engine_out_max(const engine *e);                    // rows of a step whose logits can be had
 
 /* Rows of one sequence stand together, in rising position, and are of one role. Two or more token rows of a
  * sequence are a window: a token and drafts after it, which engine_accept may take back. rows[0, n_prompt)

@@ -130,7 +130,8 @@ static void card_limit(plan *p, const plan_request *r) {
 /* All experts on the card, or those that fit beside a ring. Returns what must be there: without slots beyond
  * need. */
 static void card_experts(plan *p, const plan_request *r, uint64_t dense) {
-    uint64_t all = p->n_slab ? blobs_bytes(p) : r->expert_bytes, ring_min = RING_BLOBS_MIN * blob_max(p);
+    uint64_t all = p->n_slab ? blobs_bytes(p) : r->expert_bytes;
+    uint64_t ring_min = min_u64(RING_BLOBS_MIN, r->n_expert / RING_SHARE / 2 + 1) * blob_max(p);
     uint64_t most = longest_ctx(r, p->vram_limit, dense + all);
     uint64_t least = min_u64(r->n_ctx_train, PLAN_CTX_MIN), state = r->state_bytes * r->n_seq;
     bool tiers = r->tiers && p->n_slab && most < (r->n_ctx ? r->n_ctx : least);

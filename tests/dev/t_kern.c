@@ -44,12 +44,9 @@ static void source_release(expert_source *s, expert_lease *lease) {
     (void)s, (void)lease;
 }
 
-static int open_all(void **state) {
-    (void)state;
+static void open_card(void) {
     mica_error err;
-    g_source.base = (expert_source){source_acquire, source_release, NULL};
-    dev_config cfg = {.kind = DEV_REF, .n_thread = 1, .limits = g_limits, .experts = &g_source.base};
-    CHECK_OK(dev_open(&g_ref, &cfg, &err));
+    dev_config cfg = {.n_thread = 1, .limits = g_limits, .experts = &g_source.base};
     cfg.kind = strncmp(g_card, "cuda", 4) == 0  ? DEV_CUDA
                : strncmp(g_card, "hip", 3) == 0 ? DEV_HIP
                                                 : DEV_SIM;
@@ -59,6 +56,15 @@ static int open_all(void **state) {
     else
         cfg.card = number ? atoi(number + 1) : 0;
     CHECK_OK(dev_open(&g_dev, &cfg, &err));
+}
+
+static int open_all(void **state) {
+    (void)state;
+    mica_error err;
+    g_source.base = (expert_source){source_acquire, source_release, NULL};
+    dev_config cfg = {.kind = DEV_REF, .n_thread = 1, .limits = g_limits, .experts = &g_source.base};
+    CHECK_OK(dev_open(&g_ref, &cfg, &err));
+    open_card();
     printf("device %s\n", g_dev->what);
     return 0;
 }
@@ -412,7 +418,23 @@ static size_t stack_bytes(const weight_ref *w) {
     return w->n_row * (size_t)gguf_row_bytes(gguf_type_get(w->type), w->n_col);
 }
 
-/* The stacks as the source of a layer of its own, on the device too. */
+/* Some in slots, the others beside the card. */
+static void place_experts(const dev_expert_shape *shape) {
+    mica_error err;
+    uint32_t n = shape->n_expert, n_slot = pick(0, 2) ? pick(0, n) : n;
+    dev_expert_slabs s = {.n_slab = 1, .n_layer = shape->layer + 1, .n_slot = {n_slot}};
+    dev_expert_move m[32];
+    s.blob_bytes[0] = dev_expert_room(shape->gate_bytes) + dev_expert_room(shape->up_bytes) +
+                      dev_expert_room(shape->down_bytes);
+    s.ram = (dev_expert_ram)pick(EXPERT_RAM_ALL, EXPERT_RAM_MMAP);
+    CHECK(n <= 32 && n_slot <= n);
+    CHECK_OK(dev_experts_take(g_dev, &s, &err));
+    for (uint32_t i = 0; i < n_slot; i++)
+        m[i] = (dev_expert_move){shape->layer, n - 1 - i, EXPERT_NOBODY, 0, 0, i};
+    CHECK_OK(dev_experts_fill(g_dev, m, n_slot, &err));
+}
+
+/* The stacks as the source of a layer of its own, on a device of its own too. */
 static void experts_are(experts_args *a) {
     mica_error err;
     dev_expert_shape s = {g_source.shape.layer + 1, a->n_expert, stack_bytes(&a->gate), stack_bytes(&a->up),
@@ -423,7 +445,10 @@ static void experts_are(experts_args *a) {
     g_source.down = a->down.w;
     a->gate.w = a->up.w = a->down.w = NULL;
     a->layer = s.layer;
+    dev_close(g_dev);
+    open_card();
     CHECK_OK(dev_experts_bind(g_dev, &s, &err));
+    place_experts(&s);
 }
 
 static void case_experts(void) {

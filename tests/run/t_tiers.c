@@ -1,0 +1,219 @@
+/* A mixture larger than the card: whatever share of its experts has slots there, and however the others are
+ * held beside it, logits are bit for bit those of the run with everything on the card. */
+#include "check.h"
+
+#include "dev/gpu_sim.h"
+#include "run/engine.h"
+
+enum { N_PROMPT = 7, N_WINDOW = 3, N_ROUND = 3, N_LOGITS = 1 + N_ROUND * (N_WINDOW + 2) };
+
+typedef struct setup {
+    const char *name;
+    const char *knobs;
+    uint64_t vram_bytes;
+    plan_experts_ram ram;
+    bool draft;
+} setup;
+
+typedef struct trace {
+    float *logits; // owned, [n, n_vocab]
+    size_t n, n_vocab;
+} trace;
+
+static mica_status open_model(engine **e, gguf_file **g, const setup *u, engine_config *c, mica_error *err) {
+    char path[256];
+    snprintf(path, sizeof path, "tests/fixtures/%s.q4_k_m.gguf", u->name);
+    CHECK(gpu_sim_configure(u->knobs, err) == MICA_OK && gguf_open(g, path, err) == MICA_OK);
+    *c = (engine_config){.g = *g, .dev = DEV_SIM, .isa = CPU_SCALAR, .n_thread = 2, .n_ctx = 512};
+    c->n_seq = 1;
+    c->n_ubatch = 16;
+    c->draft = u->draft;
+    c->vram_bytes = u->vram_bytes;
+    c->experts_ram = u->ram;
+    if (!e) return MICA_OK;
+    mica_status st = engine_open(e, c, err);
+    if (st != MICA_OK) gguf_close(*g);
+    return st;
+}
+
+static int32_t token_at(int32_t i) {
+    return (int32_t)(((uint32_t)i * 2654435761u + (uint32_t)i / 7) % 4000);
+}
+
+static void keep(trace *t, const float *logits) {
+    CHECK(t->n < N_LOGITS);
+    memcpy(t->logits + t->n++ * t->n_vocab, logits, t->n_vocab * sizeof(float));
+}
+
+static void draft(trace *t, engine *e, int32_t pos) {
+    mica_error err;
+    draft_row row = {.tok = 77, .seq = 0, .pos = pos, .h_row = DRAFT_KEPT, .want = true};
+    CHECK_OK(engine_draft(e, &row, 1, false, &err));
+    keep(t, engine_logits(e, 0));
+    row = (draft_row){.tok = 78, .seq = 0, .pos = pos + 1, .h_row = 0, .want = true};
+    CHECK_OK(engine_draft(e, &row, 1, true, &err));
+    keep(t, engine_logits(e, 0));
+}
+
+/* A prompt, then windows (or single tokens) of which some rows are taken back. */
+static mica_status steps(trace *t, engine *e, bool windows, mica_error *err) {
+    row_info rows[N_PROMPT];
+    for (int32_t i = 0; i < N_PROMPT; i++)
+        rows[i] = (row_info){.tok = token_at(i), .pos = i, .out = i == N_PROMPT - 1 ? 0 : -1};
+    TRY(engine_step(e, rows, N_PROMPT, N_PROMPT, err));
+    keep(t, engine_logits(e, 0));
+    int32_t pos = N_PROMPT;
+    for (uint32_t k = 0; k < N_ROUND; k++) {
+        uint32_t n = windows ? N_WINDOW : 1, n_accept = windows ? 1 + (k * 2) % N_WINDOW : 1;
+        for (int32_t i = 0; i < (int32_t)n; i++)
+            rows[i] = (row_info){.tok = token_at(pos + i), .pos = pos + i, .out = i};
+        TRY(engine_step(e, rows, n, 0, err));
+        for (uint32_t i = 0; i < n; i++) keep(t, engine_logits(e, i));
+        if (windows) TRY(engine_accept(e, 0, n_accept, err));
+        pos += (int32_t)n_accept;
+        if (engine_drafts(e)) draft(t, e, pos - 1);
+    }
+    return MICA_OK;
+}
+
+static dev_expert_stats run(trace *t, const setup *u) {
+    mica_error err;
+    gguf_file *g;
+    engine *e;
+    engine_config c;
+    CHECK_OK(open_model(&e, &g, u, &c, &err));
+    *t = (trace){.n_vocab = engine_shape(e)->n_vocab};
+    t->logits = calloc(N_LOGITS * t->n_vocab, sizeof *t->logits);
+    CHECK_OK(steps(t, e, u->draft, &err));
+    dev_expert_stats stats;
+    engine_experts(e, &stats);
+    engine_close(e);
+    gguf_close(g);
+    sim_held h = gpu_sim_held(0);
+    CHECK(h.vram_bytes == 0 && h.n_block == 0 && h.n_handle == 0);
+    return stats;
+}
+
+static plan plan_of(const setup *u, uint64_t vram_bytes) {
+    mica_error err;
+    gguf_file *g;
+    engine_config c;
+    plan p;
+    CHECK_OK(open_model(NULL, &g, u, &c, &err));
+    c.vram_bytes = vram_bytes;
+    CHECK_OK(engine_plan(&p, &c, &err));
+    gguf_close(g);
+    return p;
+}
+
+/* The card's memory that leaves slots for a share of the experts. */
+static uint64_t cap_for(const setup *u, uint32_t percent) {
+    plan all = plan_of(u, 0), least = plan_of(u, 1);
+    return least.need_bytes + all.item[PLAN_VRAM][PLAN_EXPERTS].n_bytes * percent / 100;
+}
+
+static void compare(const setup *u, uint32_t percent, const trace *want, trace *got) {
+    CHECK(got->n == want->n && got->n_vocab == want->n_vocab);
+    for (size_t i = 0; i < want->n * want->n_vocab; i++) {
+        if (memcmp(&got->logits[i], &want->logits[i], sizeof(float)) == 0) continue;
+        print_error(
+            "%s, %u %% in slots, ram %d, draft %d: logits %zu of %zu, id %zu: %.9g, all in slots %.9g\n",
+            u->name, percent, (int)u->ram, u->draft, i / want->n_vocab, want->n, i % want->n_vocab,
+            (double)got->logits[i], (double)want->logits[i]);
+        _fail(__FILE__, __LINE__);
+    }
+    free(got->logits);
+}
+
+static const char *const g_mixtures[] = {"qwen3_moe", "qwen3_5_moe", "gemma4_moe"};
+
+static void test_any_share_of_slots_gives_the_same_bits(void **state) {
+    (void)state;
+    static const uint32_t percent[2][2] = {{50, 5}, {20, 5}};
+    uint64_t moved_bytes[3] = {0};
+    for (size_t i = 0; i < 2 * (sizeof g_mixtures / sizeof *g_mixtures); i++) {
+        setup u = {
+            .name = g_mixtures[i / 2], .draft = i % 2, .knobs = i % 2 ? "arch=gfx906" : "arch=gfx1201"};
+        trace want, got;
+        dev_expert_stats s = run(&want, &u);
+        CHECK(s.n_use > 0 && s.n_hit == s.n_use && s.link_bytes == 0 && s.moved_bytes == 0);
+        for (uint32_t k = 0; k < 2; k++) {
+            u.vram_bytes = cap_for(&u, percent[i % 2][k]);
+            u.ram = (plan_experts_ram)(PLAN_RAM_ALL + (i + k) % 3);
+            s = run(&got, &u);
+            if (s.n_hit == s.n_use || s.moved_bytes == 0)
+                print_error("%s, %u %%: %u slots, %llu of %llu uses hit\n", u.name, percent[i % 2][k], s.n_slot,
+                            (unsigned long long)s.n_hit, (unsigned long long)s.n_use);
+            CHECK(s.n_hit < s.n_use && s.link_bytes > 0 && s.n_slot_full <= s.n_slot);
+            moved_bytes[(i + k) % 3] += s.moved_bytes;
+            compare(&u, percent[i % 2][k], &want, &got);
+        }
+        free(want.logits);
+    }
+    for (int ram = 0; ram < 3; ram++) CHECK(moved_bytes[ram] > 0); // experts changed places meanwhile
+}
+
+static void test_a_driver_that_maps_no_file_gets_copies(void **state) {
+    (void)state;
+    setup u = {.name = "qwen3_moe", .knobs = "", .ram = PLAN_RAM_MMAP};
+    trace want, got;
+    run(&want, &u);
+    u.vram_bytes = cap_for(&u, 20);
+    u.knobs = "no_register=1";
+    run(&got, &u);
+    compare(&u, 20, &want, &got);
+    free(want.logits);
+}
+
+/* What start-up takes of the card is what the plan says, and stays below the cap. */
+static void test_start_up_takes_what_the_plan_says(void **state) {
+    (void)state;
+    mica_error err;
+    setup u = {.name = "qwen3_5_moe", .knobs = "", .draft = true};
+    for (uint32_t percent = 1; percent <= 100; percent += 49) {
+        gguf_file *g;
+        engine *e;
+        engine_config c;
+        u.vram_bytes = cap_for(&u, percent);
+        CHECK_OK(open_model(&e, &g, &u, &c, &err));
+        CHECK(gpu_sim_held(0).vram_bytes <= u.vram_bytes);
+        engine_close(e);
+        gguf_close(g);
+    }
+}
+
+/* Every allocation fails once, on the card or beside it: one error, nothing held. */
+static void test_every_failed_allocation_is_told(void **state) {
+    (void)state;
+    setup u = {.name = "qwen3_moe", .knobs = ""};
+    for (int ram = PLAN_RAM_ALL; ram <= PLAN_RAM_MMAP; ram++) {
+        char knobs[40];
+        mica_status st = MICA_E_NOMEM;
+        u.ram = (plan_experts_ram)ram;
+        u.knobs = "";
+        u.vram_bytes = cap_for(&u, 20);
+        for (int n = 1; st != MICA_OK; n += n < 4 ? 1 : 29) {
+            mica_error err;
+            gguf_file *g;
+            engine *e;
+            engine_config c;
+            snprintf(knobs, sizeof knobs, "no_memory=%d", n);
+            u.knobs = knobs;
+            st = open_model(&e, &g, &u, &c, &err);
+            CHECK(st == MICA_OK || (st == MICA_E_NOMEM && strstr(err.text, "out of memory")));
+            if (st == MICA_OK) engine_close(e), gguf_close(g);
+            sim_held h = gpu_sim_held(0);
+            CHECK(h.vram_bytes == 0 && h.n_block == 0 && h.n_handle == 0);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_share_of_slots_gives_the_same_bits),
+        cmocka_unit_test(test_a_driver_that_maps_no_file_gets_copies),
+        cmocka_unit_test(test_start_up_takes_what_the_plan_says),
+        cmocka_unit_test(test_every_failed_allocation_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
