@@ -142,8 +142,8 @@ static void test_any_share_of_slots_gives_the_same_bits(void **state) {
             u.ram = (plan_experts_ram)(PLAN_RAM_ALL + (i + k) % 3);
             s = run(&got, &u);
             if (s.n_hit == s.n_use || s.moved_bytes == 0)
-                print_error("%s, %u %%: %u slots, %llu of %llu uses hit\n", u.name, percent[i % 2][k], s.n_slot,
-                            (unsigned long long)s.n_hit, (unsigned long long)s.n_use);
+                print_error("%s, %u %%: %u slots, %llu of %llu uses hit\n", u.name, percent[i % 2][k],
+                            s.n_slot, (unsigned long long)s.n_hit, (unsigned long long)s.n_use);
             CHECK(s.n_hit < s.n_use && s.link_bytes > 0 && s.n_slot_full <= s.n_slot);
             moved_bytes[(i + k) % 3] += s.moved_bytes;
             compare(&u, percent[i % 2][k], &want, &got);
