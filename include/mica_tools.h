@@ -69,6 +69,24 @@ MICA_API mica_status mica_bench(char **json, mica_session *s, const mica_bench_o
 /* Measures this machine's read bandwidth in GB/s with n_thread threads (bounds of bench). */
 MICA_API double mica_measure_read_gbps(int n_thread);
 
+/* What was found best for models of one shape on one processor or card. It changes how long an answer takes,
+ * never its bits. */
+typedef struct mica_tuned {
+    int n_thread;      // 0: not measured
+    uint32_t n_ubatch; // 0: not measured
+    int32_t n_draft;   // -1: not measured
+} mica_tuned;
+/* Loads the model several times, measures and keeps the best; `tune --json` in CONTRACT.md. What opt gives
+ * itself (n_thread, n_ubatch) is taken and not measured. */
+MICA_API mica_status mica_tune(char **json, const mica_load_options *opt, mica_error *err);
+/* What was kept for this model on this device; *found false when nothing was. MICA_E_FORMAT: it was, and is
+ * damaged. */
+MICA_API mica_status mica_tuned_find(mica_tuned *out, bool *found, const mica_load_options *opt,
+                                     mica_error *err);
+MICA_API mica_status mica_tuned_list(char **json, mica_error *err);
+/* Forgets it for one model and device, all of it when opt is NULL. */
+MICA_API mica_status mica_tuned_erase(uint32_t *n_erased, const mica_load_options *opt, mica_error *err);
+
 typedef struct mica_synth_options {
     const char *preset, *quant; // mica_synth_presets() lists them
     const char *vocab_path;     // take the vocabulary of this GGUF; NULL: a dummy one

@@ -97,9 +97,10 @@ static mica_status serve(mica_server *s, opened *model, const options *o, mica_e
     const mica_server_defaults d = {
         .sampling = &sampling,
         .think = o->think,
-        .n_draft = OPTION_SEEN(o, draft)   ? (int32_t)o->draft
-                   : model->info.has_draft ? SERVE_DRAFT_DEFAULT
-                                           : 0,
+        .n_draft = OPTION_SEEN(o, draft)    ? (int32_t)o->draft
+                   : !model->info.has_draft ? 0
+                   : model->n_draft >= 0    ? model->n_draft
+                                            : SERVE_DRAFT_DEFAULT,
         .draft_min_p = (float)o->draft_min_p,
     };
     mica_session_free(model->session); // the server has its own

@@ -38,6 +38,12 @@ static const char g_eval[] = "  One JSON value with --json (docs/CONTRACT.md giv
 
 static const char g_plan[] = "  Exit code 6 when it does not fit; the nearest that fits is printed.\n";
 
+static const char g_tune[] =
+    "  Loads the model several times and takes about a minute. What is found is kept in\n"
+    "  the cache folder for models of this shape on this processor or card, and used\n"
+    "  wherever no flag says otherwise. It changes how long an answer takes, never the\n"
+    "  answer.\n";
+
 static const char g_tokenize[] =
     "  Without TEXT or FILE the text is read from standard input. No weights are\n"
     "  loaded.\n";
@@ -81,6 +87,8 @@ static const command g_commands[CMD_N] = {
                   0, 0, cmd_plan},
     [CMD_DEVICES] = {CMD_DEVICES, "devices", "[--selftest]", "what models can run on, usable or why not",
                      NULL, 0, 0, cmd_devices},
+    [CMD_TUNE] = {CMD_TUNE, "tune", "-m MODEL | --list | --erase",
+                  "measure threads, prompt chunk and drafts, keep the best", g_tune, 0, 0, cmd_tune},
     [CMD_INSPECT] = {CMD_INSPECT, "inspect", "MODEL", "header, metadata and tensors of a GGUF file", NULL, 0,
                      0, cmd_inspect},
     [CMD_TOKENIZE] = {CMD_TOKENIZE, "tokenize", "-m MODEL [TEXT | -f FILE]", "text to token ids", g_tokenize,

@@ -22,6 +22,7 @@ typedef enum command_id {
     CMD_EVAL_CACHE,
     CMD_PLAN,
     CMD_DEVICES,
+    CMD_TUNE,
     CMD_INSPECT,
     CMD_TOKENIZE,
     CMD_DETOKENIZE,
@@ -54,7 +55,7 @@ const command *command_find(int argc, const char *const *argv, int *n_word);
 bool command_is_group(const char *word); // the first word of two-word commands: "eval"
 
 command_fn cmd_run, cmd_serve, cmd_bench, cmd_eval_logits, cmd_eval_ref, cmd_eval_tasks, cmd_eval_ppl,
-    cmd_eval_kld, cmd_eval_cache, cmd_plan, cmd_devices, cmd_inspect, cmd_tokenize, cmd_detokenize,
+    cmd_eval_kld, cmd_eval_cache, cmd_plan, cmd_devices, cmd_tune, cmd_inspect, cmd_tokenize, cmd_detokenize,
     cmd_template, cmd_pull, cmd_list, cmd_rm, cmd_synth, cmd_env, cmd_version, cmd_completion, cmd_help;
 
 #endif

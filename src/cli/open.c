@@ -118,7 +118,7 @@ static mica_status device_of(const char **device, const options *o, const char *
     return o->gpu_layers < 0 ? MICA_OK : device_of_layers(device, o, path, err);
 }
 
-mica_status open_load_options(mica_load_options *lo, const options *o, const char *path, mica_error *err) {
+mica_status open_flags(mica_load_options *lo, const options *o, const char *path, mica_error *err) {
     *lo = (mica_load_options){
         .path = path,
         .isa = o->isa,
@@ -137,6 +137,42 @@ mica_status open_load_options(mica_load_options *lo, const options *o, const cha
         .cancel = interrupt_flag(),
     };
     return device_of(&lo->device, o, path, err);
+}
+
+/* ---- What `mica tune` found ---- */
+
+/* Zero members when nothing is known. A record that is damaged costs a line, not the start. */
+static mica_tuned find_tuned(const mica_load_options *lo) {
+    mica_error why = {0};
+    mica_tuned t;
+    bool found;
+    if (mica_tuned_find(&t, &found, lo, &why) == MICA_OK) return t;
+    if (why.status == MICA_E_FORMAT && strstr(why.text, "mica tune"))
+        term_note("%s: not used: `mica tune --erase` removes it", why.text);
+    return (mica_tuned){.n_draft = -1};
+}
+
+/* For what no flag says. */
+static void take_tuned(mica_load_options *lo, const options *o) {
+    char threads[40] = "", chunk[48] = "";
+    if (o->threads && o->ubatch) return;
+    const mica_tuned t = find_tuned(lo);
+    if (!o->threads && t.n_thread) {
+        lo->n_thread = t.n_thread;
+        snprintf(threads, sizeof threads, " -t %d", t.n_thread);
+    }
+    if (!o->ubatch && t.n_ubatch) {
+        lo->n_ubatch = t.n_ubatch;
+        snprintf(chunk, sizeof chunk, " -ub %u", t.n_ubatch);
+    }
+    if (threads[0] || chunk[0])
+        term_note("tuned for this machine:%s%s; `mica tune --erase` forgets it", threads, chunk);
+}
+
+mica_status open_load_options(mica_load_options *lo, const options *o, const char *path, mica_error *err) {
+    TRY(open_flags(lo, o, path, err));
+    take_tuned(lo, o);
+    return MICA_OK;
 }
 
 static mica_status load(opened *out, mica_load_options *lo, mica_error *err) {
@@ -163,6 +199,7 @@ mica_status open_model(opened *out, const options *o, const mica_load_options *w
         TRY_GOTO(open_load_options(&lo, o, path, err), done);
     }
     TRY_GOTO(load(out, &lo, err), done);
+    out->n_draft = out->info.has_draft ? find_tuned(&lo).n_draft : -1;
     TRY_GOTO(mica_session_new(&out->session, out->model, err), done);
 done:
     mica_text_free(path);

@@ -10,11 +10,14 @@ typedef struct opened {
     mica_session *session; // owned; NULL after open_text
     mica_model_info info;
     double load_ms;
+    int32_t n_draft; // that `mica tune` found best, -1: not known
 } opened;
 
 /* Takes the path from -m or -hf (pulling it when needed); mica_text_free frees it. */
 mica_status open_path(char **path, const options *o, mica_error *err);
 /* The load options that the flags ask for; `path` is borrowed by them. */
+mica_status open_flags(mica_load_options *lo, const options *o, const char *path, mica_error *err);
+/* The same, and what `mica tune` found for what no flag says; tells so on standard error. */
 mica_status open_load_options(mica_load_options *lo, const options *o, const char *path, mica_error *err);
 
 /* Loads with progress on standard error and makes a session; Ctrl-C ends it with MICA_E_CANCELLED. `lo` may

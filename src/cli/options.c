@@ -40,11 +40,11 @@ typedef struct option_row {
 
 #define C(x) (UINT64_C(1) << CMD_##x)
 #define EVALS (C(EVAL_LOGITS) | C(EVAL_REF) | C(EVAL_TASKS) | C(EVAL_PPL) | C(EVAL_KLD))
-#define COMPUTE (C(RUN) | C(SERVE) | C(BENCH) | EVALS)
+#define COMPUTE (C(RUN) | C(SERVE) | C(BENCH) | C(TUNE) | EVALS)
 #define TEXTS (C(TOKENIZE) | C(DETOKENIZE) | C(TEMPLATE))
 #define JSONS                                                                                                \
-    (C(RUN) | C(BENCH) | EVALS | C(EVAL_CACHE) | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS | C(PULL) |       \
-     C(LIST) | C(SYNTH) | C(ENV) | C(VERSION))
+    (C(RUN) | C(BENCH) | C(TUNE) | EVALS | C(EVAL_CACHE) | C(PLAN) | C(DEVICES) | C(INSPECT) | TEXTS |       \
+     C(PULL) | C(LIST) | C(SYNTH) | C(ENV) | C(VERSION))
 #define EVERY ((UINT64_C(1) << CMD_N) - 1)
 #define ROW(g, k, field, who)                                                                                \
     .group = GROUP_##g, .kind = KIND_##k, .offset = offsetof(options, field), .commands = (who)
@@ -127,6 +127,10 @@ static const option_row g_rows[] = {
      .help = "shares of the experts that the cache holds (default 10,25,50)"},
     {ROW(COMMAND, FLAG, selftest, C(DEVICES)), .name = "--selftest",
      .help = "compare every kernel with the definition on the CPU; exit code 1 when one differs"},
+    {ROW(COMMAND, FLAG, list, C(TUNE)), .name = "--list",
+     .help = "show what is kept"},
+    {ROW(COMMAND, FLAG, erase, C(TUNE)), .name = "--erase",
+     .help = "forget what is kept for the model, for all models when none is named"},
     {ROW(COMMAND, FLAG, all, C(INSPECT)), .name = "--all",
      .help = "long arrays of the metadata in full"},
     {ROW(COMMAND, FILE, file, C(TOKENIZE)), .name = "--file", .shorter = "-f", .value = "FILE",

@@ -77,7 +77,7 @@ typedef struct options {
     uint64_t cache_ram, body_bytes;
     bool insecure, reuse_generated;
     // the rest
-    bool all, selftest, mtp, dry_run, force, presets, man;
+    bool all, selftest, mtp, dry_run, force, presets, man, list, erase;
     const char *preset, *quant, *output, *vocab;
     text_list set;
     int64_t layers, experts;

@@ -25,7 +25,8 @@ static void sampling_of(talk *t, const options *o) {
 
 static mica_status draft_of(talk *t, const options *o, mica_error *err) {
     const bool has_block = t->model->info.has_draft;
-    t->n_draft = OPTION_SEEN(o, draft) ? (int32_t)o->draft : has_block ? DRAFT_DEFAULT : 0;
+    const int32_t known = t->model->n_draft >= 0 ? t->model->n_draft : DRAFT_DEFAULT;
+    t->n_draft = OPTION_SEEN(o, draft) ? (int32_t)o->draft : has_block ? known : 0;
     if (has_block || !OPTION_SEEN(o, draft_min_p)) return MICA_OK;
     return fail(err, MICA_E_ARG,
                 "--draft-min-p: there is no draft block whose probabilities could be looked at");

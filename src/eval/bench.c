@@ -5,25 +5,18 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "eval/bandwidth.h"
+#include "eval/bench.h"
 #include "eval/report.h"
-#include "run/api_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 typedef struct bench {
-    mica_session *s;
-    int32_t *ids; // owned, [n_ctx]
+    bench_rig rig; // its ids are owned
     uint32_t repeats;
     double *tps; // owned, [repeats]
     double bound_gbps;
-    uint64_t seed;
 } bench;
-
-typedef struct bench_case {
-    uint32_t n, depth;
-    bool prompt;
-} bench_case;
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -31,7 +24,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* Ids that no earlier run shares a prefix with, away from the special ones at the ends. */
-static void fill_ids(bench *b, size_t n) {
+static void fill_ids(bench_rig *b, size_t n) {
     uint32_t n_vocab = b->s->m->info.n_vocab;
     for (size_t i = 0; i < n; i++) {
         b->seed = b->seed * 6364136223846793005u + 1442695040888963407u;
@@ -39,7 +32,7 @@ static void fill_ids(bench *b, size_t n) {
     }
 }
 
-static mica_status run_once(bench *b, const bench_case *c, double *tps, mica_error *err) {
+mica_status bench_run_once(bench_rig *b, const bench_case *c, double *tps, mica_error *err) {
     size_t before = c->prompt ? c->depth : c->depth ? c->depth : 1;
     fill_ids(b, before + c->n);
     session_clear(b->s->s);
@@ -55,7 +48,7 @@ static mica_status run_once(bench *b, const bench_case *c, double *tps, mica_err
 
 /* Bytes a decoded token reads: weights, and the cache of the tokens before it. */
 static double token_bytes(const bench *b, const bench_case *c) {
-    const mica_model_info *i = &b->s->m->info;
+    const mica_model_info *i = &b->rig.s->m->info;
     double kv = (double)i->kv_bytes / i->n_seq / i->n_ctx;
     return (double)i->bytes_per_token + kv * (c->depth + c->n / 2.0);
 }
@@ -64,9 +57,9 @@ static mica_status run_case(bench *b, const bench_case *c, json_t *list, mica_er
     double ignored;
     char name[64];
     json_t *runs = json_array();
-    mica_status st = run_once(b, c, &ignored, err); // pages, caches, clock speed
+    mica_status st = bench_run_once(&b->rig, c, &ignored, err); // pages, caches, clock speed
     for (uint32_t r = 0; st == MICA_OK && r < b->repeats; r++) {
-        st = run_once(b, c, &b->tps[r], err);
+        st = bench_run_once(&b->rig, c, &b->tps[r], err);
         json_array_append_new(runs, report_real(b->tps[r]));
     }
     if (st != MICA_OK) {
@@ -92,9 +85,9 @@ static mica_status run_case(bench *b, const bench_case *c, json_t *list, mica_er
 
 static mica_status check(const bench *b, const bench_case *c, mica_error *err) {
     uint64_t need = (uint64_t)c->depth + c->n + 1;
-    if (need <= b->s->m->info.n_ctx) return MICA_OK;
+    if (need <= b->rig.s->m->info.n_ctx) return MICA_OK;
     return fail(err, MICA_E_ARG, "bench: %u tokens at depth %u: the context holds %u (--context)", c->n,
-                c->depth, b->s->m->info.n_ctx);
+                c->depth, b->rig.s->m->info.n_ctx);
 }
 
 mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *opt,
@@ -102,13 +95,13 @@ mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *o
     static const uint32_t none = 0;
     const uint32_t *depth = opt->n_depth ? opt->depth : &none;
     size_t n_depth = opt->n_depth ? opt->n_depth : 1, n_kind = opt->n_n_prompt + opt->n_n_gen, done_n = 0;
-    bench b = {.s = s, .repeats = opt->repeats ? opt->repeats : 5, .seed = clock_ns()};
+    bench b = {.rig = {.s = s, .seed = clock_ns()}, .repeats = opt->repeats ? opt->repeats : 5};
     json_t *list = json_array();
     mica_status st = MICA_OK;
     *json = NULL;
-    b.ids = mem_alloc(s->m->info.n_ctx * sizeof *b.ids);
+    b.rig.ids = mem_alloc(s->m->info.n_ctx * sizeof *b.rig.ids);
     b.tps = mem_alloc(b.repeats * sizeof *b.tps);
-    if (!b.ids || !b.tps) {
+    if (!b.rig.ids || !b.tps) {
         st = fail(err, MICA_E_NOMEM, "bench: out of memory");
         goto done;
     }
@@ -127,7 +120,7 @@ mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *o
     st = report_text(json, json_incref(list), err);
 done:
     json_decref(list);
-    mem_free(b.ids);
+    mem_free(b.rig.ids);
     mem_free(b.tps);
     return st;
 }

@@ -543,19 +543,6 @@ def help_names_every_flag(t):
 
 
 @case
-def contract_lists_what_there_is(t):
-    """Every command of docs/CONTRACT.md is one, or stands in its table of what is not built yet."""
-    text = (ROOT / "docs" / "CONTRACT.md").read_text()
-    missing = set(re.findall(r"`mica ([a-z]+)`", text.split("## Not built yet")[1]))
-    listed = text.split("## Commands")[1].split("Common options")[0]
-    promised = set()
-    for words in re.findall(r"^    mica ([a-z]+(?:(?:\|| \| )[a-z]+)*)", listed, re.M):
-        promised |= set(re.split(r" ?\| ?", words))
-    there = set(re.findall(r"^  ([a-z]+)", t("help").ok().out.split("Often used")[0], re.M))
-    need(promised - there == missing, f"promised {promised - there}, said to be missing {missing}")
-
-
-@case
 def help_needs_no_model(t):
     r = t("run", "--help", "-m", "nothing").ok()
     need("Usage: mica run" in r.out, r.out[:80])

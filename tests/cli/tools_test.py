@@ -392,6 +392,57 @@ def cache_is_empty_at_first(t):
     t.run("-hf", "a/b", "-p", "x").fails(2, "-hf", "-m")
 
 
+@case
+def tune_measures_and_is_used(t):
+    env = {**t.env, "MICA_HOME": str(t.tmp / "tuned home")}
+    mtp = FIXTURES / "qwen3_5.q4_k_m.gguf"
+    d = t("tune", LLAMA, "-c", "330", "--json", env=env, timeout=120).json()
+    tried = {what: [x["value"] for x in d["measured"] if x["what"] == what] for what in ("threads", "ubatch")}
+    need(tried["threads"] and set(tried["ubatch"]) == {512, 64, 128, 256}, f"{tried}")
+    need(all(d["best"][what] in tried[what] for what in tried) and d["best"]["draft"] is None, f"{d['best']}")
+    rates = [x["prompt_tps"] for x in d["measured"]] + [x["decode_tps"] or 1 for x in d["measured"]]
+    need(all(r > 0 for r in rates), f"{d['measured']}")
+    r = t.run("-p", "x", "-n", "1", env=env).ok()
+    need(f"tuned for this machine: -t {d['best']['threads']} -ub {d['best']['ubatch']}" in r.err, r.err)
+    need("tuned" not in t.run("-p", "x", "-n", "1").ok().err, "without a record")
+
+    def with_best(**best):
+        v = json.loads(pathlib.Path(d["path"]).read_text())
+        v["best"] = best
+        pathlib.Path(d["path"]).write_text(json.dumps(v))
+
+    def scratch(*argv):
+        tiers = t("plan", LLAMA, *argv, "--json", env=env).json()["tiers"]
+        return sum(i["bytes"] for x in tiers for i in x["items"] if i["what"] == "scratch")
+
+    with_best(threads=1, ubatch=16)
+    need(scratch() == scratch("-ub", "16") < scratch("-ub", "512"), "the chunk is not used")
+    one = ["bench", LLAMA, "-p", "1", "-n", "0", "-r", "1"]
+    need("1 thread" in t(*one, env=env).ok().err, "the threads are not used")
+    need("3 threads" in t(*one, "-t", "3", env=env).ok().err, "-t is not heard")
+    need("tuned" not in t(*one, "-t", "3", "-ub", "8", env=env).ok().err, "flags say it all")
+    same = ["-p", "Capital of Cyprus?", "--temp", "0", "--json"]
+    need(t.run(*same, env=env).lines()[-1]["ids"] == t.run(*same).lines()[-1]["ids"], "another answer")
+    with_best(threads=0)
+    r = t.run("-p", "x", "-n", "1", env=env).ok()
+    need("not used" in r.err and "threads" in r.err and "--erase" in r.err, r.err)
+    need("< " not in t("tune", "--list", env=env).ok().out, "a damaged record is listed")
+    d = t("tune", mtp, "-t", "1", "-ub", "64", "--json", env=env, timeout=120).json()
+    need([x["value"] for x in d["measured"]] == [4, 0, 1, 2, 3, 5, 7], f"{d}")
+    need(d["best"]["draft"] is not None, f"{d['best']}")
+    with_best(draft=0)
+    drafted = lambda *argv: t.answer("-n", "8", *argv, model=mtp, env=env)["draft"]["drafted"]
+    need(drafted() == 0, "the drafts are not used")
+    need(drafted("--draft", "3") > 0, "--draft is not heard")
+    need("draft 0" in t("tune", "--list", env=env).ok().out, "--list")
+    need("1 forgotten" in t("tune", "--erase", mtp, env=env).ok().err, "--erase of one")
+    need(drafted() > 0, "it is not forgotten")
+    need(t("tune", "--erase", "--json", env=env).json() == {"erased": 1}, "--erase of all")
+    need(t("tune", "--list", "--json", env=env).json() == [], "something is left")
+    t("tune").fails(2, "-m")
+    t("tune", "--list", "--erase").fails(2, "--list")
+
+
 # ---- The example ----
 
 
