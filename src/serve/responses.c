@@ -6,6 +6,7 @@
  * the conversation they end: `previous_response_id` goes on from there.
  * https://platform.openai.com/docs/api-reference/responses-streaming */
 #include "serve/responses_in.h"
+#include "serve/responses_tools.h"
 #include "serve/server_int.h"
 #include "serve/sse.h"
 
@@ -18,7 +19,7 @@ static const char *const g_max_names[] = {"max_output_tokens", NULL};
 enum { OPEN_NONE, OPEN_THINK, OPEN_TEXT, OPEN_CALL };
 
 /* own of an outcome: {"request": what the response repeats, "messages": [...], "items": [...], "store": bool,
- * "output": [finished items]}; the item at hand has its id in "item". */
+ * "names": of tools in namespaces, "output": [finished items]}; the item at hand has its id in "item". */
 
 /* ---- The response object ---- */
 
@@ -81,9 +82,11 @@ static json_t *item_json(const outcome *o, const choice *c, bool done) {
                          "assistant", "status", status, "content", content);
     }
     const tool_call *t = &c->calls[c->n_part];
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s}", "id", item_id(o), "type", "function_call", "call_id",
-                     t->id, "name", json_buffer(&t->name), "arguments", json_buffer(done ? &t->args : &empty),
-                     "status", status);
+    json_t *call = json_pack("{s:s, s:s, s:s, s:o, s:o, s:s}", "id", item_id(o), "type", "function_call",
+                             "call_id", t->id, "name", json_buffer(&t->name), "arguments",
+                             json_buffer(done ? &t->args : &empty), "status", status);
+    responses_tool_name(call, json_object_get(o->own, "names"));
+    return call;
 }
 
 /* ---- Stream ---- */
@@ -110,6 +113,7 @@ static void tell_item(outcome *o, const char *type, const char *name, json_t *va
 
 static void close_item(outcome *o, choice *c, strbuf *out) {
     if (c->open == OPEN_NONE) return;
+    json_t *item = item_json(o, c, true);
     if (c->open == OPEN_THINK)
         tell_item(o, "response.reasoning_text.done", "text", json_buffer(&c->think), out);
     if (c->open == OPEN_TEXT) {
@@ -117,12 +121,11 @@ static void close_item(outcome *o, choice *c, strbuf *out) {
         tell_item(o, "response.content_part.done", "part", text_part(&c->text), out);
     }
     if (c->open == OPEN_CALL) {
-        json_t *v = json_pack("{s:i, s:s, s:o, s:o}", "output_index", output_index(o), "item_id", item_id(o),
-                              "name", json_buffer(&c->calls[c->n_part].name), "arguments",
-                              json_buffer(&c->calls[c->n_part].args));
+        json_t *v =
+            json_pack("{s:i, s:s, s:O, s:o}", "output_index", output_index(o), "item_id", item_id(o), "name",
+                      json_object_get(item, "name"), "arguments", json_buffer(&c->calls[c->n_part].args));
         tell(o, "response.function_call_arguments.done", v, out);
     }
-    json_t *item = item_json(o, c, true);
     tell(o, "response.output_item.done",
          json_pack("{s:i, s:O}", "output_index", output_index(o), "item", item), out);
     json_array_append_new(json_object_get(o->own, "output"), item);
@@ -215,7 +218,8 @@ static void response_kept(outcome *o) {
     if (!o->job->ask.stream) make_items(o);
     if (!json_is_true(json_object_get(o->own, "store"))) return;
     json_t *messages = json_object_get(o->own, "messages");
-    responses_in_output(messages, json_object_get(o->own, "output"));
+    const responses_in in = {.messages = messages, .names = json_object_get(o->own, "names")};
+    responses_in_output(&in, json_object_get(o->own, "output"));
     archive_entry e = {.response = response_json(o, NULL),
                        .messages = json_incref(messages),
                        .input = json_incref(json_object_get(o->own, "items"))};
@@ -330,10 +334,17 @@ static json_t *with_instructions(const json_t *messages, const char *instruction
     return all;
 }
 
-static mica_status parse_chat(chat_ask *c, json_t **tools, mica_server *s, const json_t *body, problem *p) {
+static mica_status parse_tools(json_t **tools, json_t *names, const json_t *body, problem *p) {
+    json_t *flat = responses_tools_flat(json_object_get(body, "tools"), names);
+    if (!flat) return prompt_tools(tools, body, p);
+    json_t *asked = json_pack("{s:o}", "tools", flat);
+    const mica_status st = prompt_tools(tools, asked, p);
+    json_decref(asked);
+    return st;
+}
+
+static mica_status parse_chat(chat_ask *c, mica_server *s, const json_t *body, problem *p) {
     json_t *kwargs = NULL;
-    TRY(prompt_tools(tools, body, p));
-    c->tools = *tools;
     TRY(prompt_tool_choice(c, body, p));
     TRY(field_object(&kwargs, body, "chat_template_kwargs", p));
     c->kwargs = kwargs;
@@ -342,8 +353,9 @@ static mica_status parse_chat(chat_ask *c, json_t **tools, mica_server *s, const
 
 static mica_status read_input(json_t *own, mica_server *s, const json_t *body, problem *p) {
     json_t *messages = json_object_get(own, "messages");
+    const responses_in in = {messages, json_object_get(own, "items"), json_object_get(own, "names")};
     TRY(take_previous(s, messages, body, p));
-    TRY(responses_in_items(messages, json_object_get(own, "items"), json_object_get(body, "input"), p));
+    TRY(responses_in_items(&in, json_object_get(body, "input"), p));
     // A probe of agents: nothing to answer, one token wanted.
     if (json_array_size(messages) == 0)
         json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", ""));
@@ -359,10 +371,12 @@ static mica_status prepare(job *j, json_t *own, mica_server *s, const json_t *bo
     TRY(ask_parse(&j->ask, body, &rules, p));
     j->ask.n_choice = 1;
     TRY(field_text(&instructions, body, "instructions", p));
-    TRY(read_input(own, s, body, p));
+    mica_status st = parse_tools(&tools, json_object_get(own, "names"), body, p);
+    if (st == MICA_OK) st = read_input(own, s, body, p);
     json_t *all = with_instructions(json_object_get(own, "messages"), instructions);
     c.messages = all;
-    mica_status st = parse_chat(&c, &tools, s, body, p);
+    c.tools = tools;
+    if (st == MICA_OK) st = parse_chat(&c, s, body, p);
     if (st == MICA_OK) st = prompt_chat(j, s->model, &c, NULL, p);
     if (st == MICA_OK) st = ask_check_room(&j->ask, j->prompt.n, s->info.n_ctx, p);
     json_decref(all);
@@ -379,7 +393,7 @@ void route_responses(mica_server *s, exchange *x) {
     json_t *body = server_body(s, x);
     if (!body) return;
     job *j = job_new(JOB_TEXT);
-    json_t *own = json_pack("{s:[], s:[], s:[]}", "messages", "items", "output");
+    json_t *own = json_pack("{s:[], s:[], s:[], s:{}}", "messages", "items", "output", "names");
     const mica_status st =
         j && own ? prepare(j, own, s, body, &p) : problem_set(&p, 500, NULL, "out of memory");
     json_decref(body);

@@ -5,6 +5,7 @@
  * nothing to a model without their tools are left out, as agents send all they have. */
 #include "serve/responses_in.h"
 
+#include "serve/responses_tools.h"
 #include "serve/sse.h"
 
 #include <string.h>
@@ -65,11 +66,12 @@ static mica_status put_message(json_t *messages, const json_t *item, problem *p)
     return st;
 }
 
-static mica_status put_call(json_t *messages, const json_t *item, problem *p) {
+static mica_status put_call(const responses_in *in, const json_t *item, problem *p) {
     const char *name = text_of(item, "name"), *id = text_of(item, "call_id"),
                *args = text_of(item, "arguments");
     if (!name) return problem_set(p, 400, "input", "input: a function_call without a name");
-    json_t *m = assistant(messages), *calls = json_object_get(m, "tool_calls");
+    name = responses_tool_seen(in->names, text_of(item, "namespace"), name);
+    json_t *m = assistant(in->messages), *calls = json_object_get(m, "tool_calls");
     if (!calls) {
         calls = json_array();
         json_object_set_new(m, "tool_calls", calls);
@@ -99,42 +101,43 @@ static mica_status put_reasoning(json_t *messages, const json_t *item, problem *
     return st;
 }
 
-static mica_status put_item(json_t *messages, const json_t *item, problem *p) {
+static mica_status put_item(const responses_in *in, const json_t *item, problem *p) {
+    json_t *messages = in->messages;
     const char *type = text_of(item, "type");
     if (!json_is_object(item)) return problem_set(p, 400, "input", "input: each item has to be an object");
     if (!type || strcmp(type, "message") == 0) return put_message(messages, item, p);
-    if (strcmp(type, "function_call") == 0) return put_call(messages, item, p);
+    if (strcmp(type, "function_call") == 0) return put_call(in, item, p);
     if (strcmp(type, "function_call_output") == 0) return put_result(messages, item, p);
     if (strcmp(type, "reasoning") == 0) return put_reasoning(messages, item, p);
     return MICA_OK;
 }
 
-mica_status responses_in_items(json_t *messages, json_t *items, const json_t *input, problem *p) {
+mica_status responses_in_items(const responses_in *in, const json_t *input, problem *p) {
     json_t *item;
     size_t i;
     if (json_is_string(input)) {
-        json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", input));
-        json_array_append_new(items, json_pack("{s:s, s:s, s:[{s:s, s:O}]}", "type", "message", "role",
-                                               "user", "content", "type", "input_text", "text", input));
+        json_array_append_new(in->messages, json_pack("{s:s, s:O}", "role", "user", "content", input));
+        json_array_append_new(in->items, json_pack("{s:s, s:s, s:[{s:s, s:O}]}", "type", "message", "role",
+                                                   "user", "content", "type", "input_text", "text", input));
         return MICA_OK;
     }
     if (!json_is_array(input))
         return problem_set(p, 400, "input", "input: it has to be a string or an array of items");
     json_array_foreach((json_t *)input, i, item) {
-        TRY(put_item(messages, item, p));
-        json_array_append(items, item);
+        TRY(put_item(in, item, p));
+        json_array_append(in->items, item);
     }
     return MICA_OK;
 }
 
-void responses_in_output(json_t *messages, const json_t *output) {
+void responses_in_output(const responses_in *in, const json_t *output) {
     problem p;
     json_t *item;
     size_t i;
     // What was said before belongs to the turn before, also when that was the assistant's.
     if (json_array_size(output) > 0)
-        json_array_append_new(messages, json_pack("{s:s, s:n}", "role", "assistant", "content"));
-    json_array_foreach((json_t *)output, i, item) put_item(messages, item, &p);
+        json_array_append_new(in->messages, json_pack("{s:s, s:n}", "role", "assistant", "content"));
+    json_array_foreach((json_t *)output, i, item) put_item(in, item, &p);
 }
 
 static mica_status parse_format(chat_ask *c, const json_t *body, problem *p) {

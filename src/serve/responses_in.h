@@ -4,11 +4,17 @@
 
 #include "serve/prompt.h"
 
-/* The input (text, or items) as OpenAI-style messages onto `messages`, and as items onto `items`. */
-mica_status responses_in_items(json_t *messages, json_t *items, const json_t *input, problem *p);
+typedef struct responses_in {
+    json_t *messages;    // gets OpenAI-style messages
+    json_t *items;       // gets the input as items
+    const json_t *names; // of tools in namespaces (responses_tools.h); NULL: none
+} responses_in;
+
+/* The input: text, or items. */
+mica_status responses_in_items(const responses_in *in, const json_t *input, problem *p);
 
 /* What a finished answer adds to the conversation, from the response's output items. */
-void responses_in_output(json_t *messages, const json_t *output);
+void responses_in_output(const responses_in *in, const json_t *output);
 
 /* text.format and reasoning.effort. */
 mica_status responses_in_form(chat_ask *c, const json_t *body, const char *think, problem *p);

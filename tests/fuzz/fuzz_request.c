@@ -5,6 +5,7 @@
 #include "serve/ask.h"
 #include "serve/field.h"
 #include "serve/responses_in.h"
+#include "serve/responses_tools.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -75,12 +76,15 @@ static void check_anthropic(const json_t *body) {
 static void check_responses(const json_t *body) {
     chat_ask c = {0};
     problem p = {0};
-    json_t *messages = json_array(), *items = json_array();
-    check_problem(responses_in_items(messages, items, json_object_get(body, "input"), &p), &p);
-    responses_in_output(messages, json_object_get(body, "output"));
+    json_t *names = json_object(), *tools = responses_tools_flat(json_object_get(body, "tools"), names);
+    const responses_in in = {json_array(), json_array(), names};
+    check_problem(responses_in_items(&in, json_object_get(body, "input"), &p), &p);
+    responses_in_output(&in, json_object_get(body, "output"));
     check_problem(responses_in_form(&c, body, NULL, &p), &p);
-    json_decref(messages);
-    json_decref(items);
+    json_decref(in.messages);
+    json_decref(in.items);
+    json_decref(names);
+    json_decref(tools);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -267,6 +267,16 @@ def openai_responses_with_tools(t):
     args = "".join(e.delta for e in events if e.type == "response.function_call_arguments.delta")
     need(json.loads(args) == {"city": "Zagreb"}, args)
     need(c.responses.create(model="any", input=[], max_output_tokens=1).status == "incomplete", "a probe")
+    towns = {"type": "namespace", "name": "towns", "tools": [{"type": "function", **WEATHER}]}
+    ask["tools"] = [{"type": "function", **ADD}, towns]
+    call = c.responses.create(input=first, **ask).output[-1].model_dump()
+    need((call["name"], call["namespace"]) == ("get_weather", "towns"), f"{call}")
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": '{"temperature": 21}'}
+    need("21" in c.responses.create(input=[*first, call, result], **ask).output_text, "after the result")
+    ask["tools"] = [{"type": "function", **WEATHER}, towns]
+    v = t.server.post("/v1/responses", {**ask, "input": first, "tool_choice": {"name": "towns__get_weather"}})
+    call = v.json()["output"][-1]
+    need((call["name"], call["namespace"]) == ("get_weather", "towns"), f"{call}")
     bare = [{"type": "function", "name": "bare"}]
     need(c.responses.create(model="any", input="Hello", tools=bare, max_output_tokens=2).id, "no parameters")
     fails_with(openai.BadRequestError, lambda: c.responses.create(model="any", input="x", background=True))
