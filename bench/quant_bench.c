@@ -4,10 +4,10 @@
  *
  * token: GB/s of weights larger than the last cache, for 1 thread and for 2, its share of a plain read of the
  * same bytes (the median over rounds of the quotient within a round: a shared host's bandwidth moves), GB/s
- * of weights that stay in the second cache (what the kernel itself can do), and the time of 8 rows of
- * activations over that of 1. prompt: GOP/s (a product and an addition are two) of 512 rows of activations,
- * for 1 thread and for 2, and the share of the int8 (float types: f32) peak of the same instruction set from
- * registers. */
+ * of weights that stay in the second cache (what the kernel itself can do), and the time of 2, 4 and 8 rows
+ * of activations over that of 1. prompt: GOP/s (a product and an addition are two) of 512 rows of
+ * activations, for 1 thread and for 2, and the share of the int8 (float types: f32) peak of the same
+ * instruction set from registers. */
 #include "peak.h"
 
 #include "base/clock.h"
@@ -124,7 +124,7 @@ static void token_row(bench *b, gguf_type type) {
         share[t] = median(v, b->n_round);
     }
     double small[9];
-    for (int n_act = 1; n_act <= 8; n_act += 7) {
+    for (int n_act = 1; n_act <= 8; n_act *= 2) {
         small[n_act] = 1e9;
         for (int i = 0; i < 20 * b->n_round; i++) {
             double s = seconds(
@@ -134,9 +134,10 @@ static void token_row(bench *b, gguf_type type) {
         }
     }
     printf("%-8s token  1 thread %6.1f GB/s %3.0f %% of read   2 threads %6.1f GB/s %3.0f %%   in cache "
-           "%6.1f GB/s   8 rows x %.2f\n",
+           "%6.1f GB/s   2, 4, 8 rows x %.2f %.2f %.2f\n",
            gguf_type_get(type)->name, rate[1], 100 * share[1], rate[2], 100 * share[2],
-           (double)n_small * (double)row_bytes / small[1] * 1e-9, small[8] / small[1]);
+           (double)n_small * (double)row_bytes / small[1] * 1e-9, small[2] / small[1], small[4] / small[1],
+           small[8] / small[1]);
 }
 
 static void prompt_row(bench *b, gguf_type type) {

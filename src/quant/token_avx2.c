@@ -1,9 +1,8 @@
 /* The token role (docs/ARITHMETIC.md rules 2, 3, 5) with AVX2.
  *
  * The 64 accumulators of rule 3 are eight registers, one a block mod 8, whose lanes are the groups of four.
- * One row of activations: a unit of weights goes from memory through the registers once, nothing is stored.
- * Several rows: a segment of a weight row (at most 4096 weights) is unpacked once to bytes in the first
- * cache, and each row of activations reads those.
+ * A unit of weights goes from memory through the registers once, nothing is stored. Several rows of
+ * activations are several_avx2.c's.
  *
  * Group sums are exact: unsigned bytes times signed bytes add to 16-bit pairs that cannot saturate. The
  * largest cases are 2 * 63 * 127 (Q6_K before its offset), 2 * 128 * 127 (Q8_0 holding -128: the magnitude
@@ -92,53 +91,6 @@ SIMD float segment_dot(const unit_kind k, const uint8_t *p, act_at a, uint32_t n
     return token_sum_tree(&t, k.min || k.min16);
 }
 
-/* ---- several rows of activations -------------------------------------------------------------------- */
-
-SIMD __m256i bytes_dot(const int8_t *wq, const int8_t *xq, unit_form form) {
-    __m256i w = _mm256_load_si256((const __m256i *)(const void *)wq), x = load256(xq);
-    if (form != FORM_SIGNED) return _mm256_maddubs_epi16(w, x);
-    return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-}
-
-SIMD void unpacked_add(token_sum *t, const quant_unit *u, act_at a, unit_form form, int n) {
-    __m256 s[2], d[2];
-    quads_load(d, a.d, n);
-    s[0] = _mm256_mul_ps(_mm256_load_ps(u->scale), d[0]);
-    s[1] = _mm256_mul_ps(_mm256_load_ps(u->scale + 8), d[1]);
-    UNROLL
-    for (int j = 0; j < 8; j++) {
-        if (j < n) {
-            __m256i sum =
-                _mm256_madd_epi16(bytes_dot(u->q + 32 * j, a.q + 32 * j, form), _mm256_set1_epi16(1));
-            t->acc[j] = _mm256_fmadd_ps(half_scale(s, j), _mm256_cvtepi32_ps(sum), t->acc[j]);
-        }
-    }
-    if (form == FORM_MIN) t->min = min_add(t->min, _mm256_load_ps(u->min), a.s, n);
-    if (form == FORM_MIN16) {
-        __m256 m[2] = {_mm256_load_ps(u->min), _mm256_load_ps(u->min + 8)};
-        t->min = min16_add(t->min, m, a.s16);
-    }
-}
-
-SIMD float unpacked_dot(const segment *g, act_at a, unit_form form) {
-    token_sum t;
-    token_sum_clear(&t);
-    for (int iu = 0; iu < g->n_unit; iu++, a = act_skip(a, 1)) unpacked_add(&t, &g->unit[iu], a, form, 8);
-    if (g->n_tail) unpacked_add(&t, &g->unit[g->n_unit], a, form, g->n_tail);
-    return token_sum_tree(&t, form != FORM_SIGNED);
-}
-
-typedef float unpacked_dot_fn(const segment *g, act_at a);
-static float unpacked_dot_signed(const segment *g, act_at a) {
-    return unpacked_dot(g, a, FORM_SIGNED);
-}
-static float unpacked_dot_min(const segment *g, act_at a) {
-    return unpacked_dot(g, a, FORM_MIN);
-}
-static float unpacked_dot_min16(const segment *g, act_at a) {
-    return unpacked_dot(g, a, FORM_MIN16);
-}
-
 /* ---- rows of weights -------------------------------------------------------------------------------- */
 
 SIMD void rows_one(const unit_kind k, const token_job *b) {
@@ -156,26 +108,6 @@ SIMD void rows_one(const unit_kind k, const token_job *b) {
     }
 }
 
-static void rows_several(gguf_type type, const token_job *b) {
-    const quant_unit_type *t = &quant_unit_types[type];
-    unpacked_dot_fn *dot = !t->has_min     ? unpacked_dot_signed
-                           : t->n_sub == 2 ? unpacked_dot_min16
-                                           : unpacked_dot_min;
-    segment g;
-    uint32_t n_seg = quant_segment_n(b->n_col);
-    for (uint32_t ir = 0; ir < b->n_row; ir++) {
-        float y[QUANT_TOKEN_ROWS_MAX] = {0};
-        for (uint32_t is = 0; is < n_seg; is++) {
-            uint32_t begin = 0, end = b->n_col;
-            if (n_seg > 1) quant_segment_get(&begin, &end, is, b->n_col);
-            segment_unpack(&g, t, b->w + ir * b->row_bytes + (size_t)(begin / 256) * (size_t)t->bytes,
-                           end - begin);
-            for (uint32_t ia = 0; ia < b->n_act; ia++) y[ia] += dot(&g, act_row(b->a, b->act0 + ia, begin));
-        }
-        for (uint32_t ia = 0; ia < b->n_act; ia++) b->y[ia * b->ld_y + ir] = y[ia];
-    }
-}
-
 #define TOKEN_KERNEL(TYPE, name, n_sub, has_min)                                                             \
     void quant_token_avx2_##name(float *y, size_t ld_y, const void *w, size_t row_bytes, const quant_act *a, \
                                  uint32_t act0, uint32_t n_act, uint32_t n_row, uint32_t n_col) {            \
@@ -184,7 +116,7 @@ static void rows_several(gguf_type type, const token_job *b) {
         if (n_act == 1)                                                                                      \
             rows_one(unit_##name, &job);                                                                     \
         else                                                                                                 \
-            rows_several(GGUF_##TYPE, &job);                                                                 \
+            token_rows_several_avx2(GGUF_##TYPE, &job);                                                      \
     }
 QUANT_TYPES(TOKEN_KERNEL)
 

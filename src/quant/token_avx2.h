@@ -3,10 +3,7 @@
 #define MICA_QUANT_TOKEN_AVX2_H
 
 #include "quant/quant_int.h"
-#include "quant/unit_avx2.h"
 #include "quant/unpack_avx2.h"
-
-enum { SEGMENT_UNITS = 16 };
 
 /* ---- activations ------------------------------------------------------------------------------------ */
 
@@ -112,27 +109,6 @@ SIMD float float_tree64(const __m256 acc[8]) {
     __m128 hi = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     return quad_tree(lo) + quad_tree(hi);
 }
-/* ---- weights ---------------------------------------------------------------------------------------- */
-
-/* A segment of a weight row, unpacked. */
-typedef struct segment {
-    quant_unit unit[SEGMENT_UNITS];
-    int n_unit, n_tail; // whole units, blocks after them
-} segment;
-
-SIMD void segment_unpack(segment *g, const quant_unit_type *t, const uint8_t *p, uint32_t n_col) {
-    g->n_unit = (int)(n_col / 256);
-    g->n_tail = (int)(n_col % 256 / 32);
-    for (int iu = 0; iu < g->n_unit; iu++, p += t->bytes) {
-        prefetch(p, t->bytes);
-        t->unpack(&g->unit[iu], p, 8);
-    }
-    if (g->n_tail) t->unpack(&g->unit[g->n_unit], p, g->n_tail);
-}
-
-/* What a type has besides signed bytes and scales. Weights with minima are not negative. */
-typedef enum unit_form { FORM_SIGNED, FORM_MIN, FORM_MIN16 } unit_form;
-
 typedef struct token_job {
     float *y;
     size_t ld_y;
@@ -141,5 +117,9 @@ typedef struct token_job {
     const quant_act *a;
     uint32_t act0, n_act, n_row, n_col;
 } token_job;
+
+/* A job of 2 to QUANT_TOKEN_ROWS_MAX rows of activations. */
+void token_rows_several_avx2(gguf_type type, const token_job *b);
+void token_rows_several_avx512(gguf_type type, const token_job *b);
 
 #endif

@@ -179,93 +179,6 @@ SIMD void rows_one(const unit_kind k, const token_job *b) {
     for (uint32_t ir = 0; ir < b->n_row; ir += FLIGHT) rows_flight(k, b, ir);
 }
 
-/* ---- several rows of activations
- * ------------------------------------------------------------------------------------------ */
-
-/* A segment and where the integer sums of its pairs start. Signed weights are the second factor here, the
- * unsigned one is x + 128: what that adds is known before any activation. */
-typedef struct segment_start {
-    segment g;
-    __m512i start[SEGMENT_UNITS][4];
-} segment_start;
-
-static void start_fill(segment_start *s, bool is_signed) {
-    const __m512i magic = _mm512_set1_epi32(MAGIC), shift = _mm512_set1_epi8(-128); // 128 as an unsigned byte
-    int n_unit = s->g.n_unit + (s->g.n_tail > 0);
-    for (int iu = 0; iu < n_unit && is_signed; iu++) {
-        UNROLL
-        for (int i = 0; i < 4; i++) {
-            __m512i w = load512(s->g.unit[iu].q + 64 * i);
-            s->start[iu][i] = _mm512_sub_epi32(magic, _mm512_dpbusd_epi32(_mm512_setzero_si512(), shift, w));
-        }
-    }
-}
-
-SIMD void unpacked_add(token_sum *t, const segment_start *s, int iu, act_at a, unit_form form, int n) {
-    const quant_unit *u = &s->g.unit[iu];
-    __m512i quads = _mm512_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7);
-    __m512 d = _mm512_permutexvar_ps(quads, _mm512_castps256_ps512(lanes_load(a.d, n)));
-    __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(u->scale), d);
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        if (2 * i < n) {
-            pair_at at = {i, n};
-            __m512i w = load512(u->q + 64 * i), x = pair_load(a.q, at), sum;
-            if (form == FORM_SIGNED) {
-                sum = _mm512_dpbusd_epi32(s->start[iu][i], _mm512_xor_si512(x, _mm512_set1_epi8(-128)), w);
-            } else {
-                sum = _mm512_dpbusd_epi32(_mm512_set1_epi32(MAGIC), w, x);
-            }
-            t->acc[i] = pair_add(t->acc[i], pair_scale(scale, i, true), sum, at);
-        }
-    }
-    if (form == FORM_MIN) t->min = min_add(t->min, _mm256_load_ps(u->min), a.s, n);
-    if (form == FORM_MIN16) {
-        __m256 m[2] = {_mm256_load_ps(u->min), _mm256_load_ps(u->min + 8)};
-        t->min = min16_add(t->min, m, a.s16);
-    }
-}
-
-SIMD float unpacked_dot(const segment_start *s, act_at a, unit_form form) {
-    token_sum t;
-    token_sum_clear(&t);
-    for (int iu = 0; iu < s->g.n_unit; iu++, a = act_skip(a, 1)) unpacked_add(&t, s, iu, a, form, 8);
-    if (s->g.n_tail) unpacked_add(&t, s, s->g.n_unit, a, form, s->g.n_tail);
-    return token_sum_tree(&t, form != FORM_SIGNED);
-}
-
-typedef float unpacked_dot_fn(const segment_start *s, act_at a);
-static float unpacked_dot_signed(const segment_start *s, act_at a) {
-    return unpacked_dot(s, a, FORM_SIGNED);
-}
-static float unpacked_dot_min(const segment_start *s, act_at a) {
-    return unpacked_dot(s, a, FORM_MIN);
-}
-static float unpacked_dot_min16(const segment_start *s, act_at a) {
-    return unpacked_dot(s, a, FORM_MIN16);
-}
-
-static void rows_several(gguf_type type, const token_job *b) {
-    const quant_unit_type *t = &quant_unit_types[type];
-    unpacked_dot_fn *dot = !t->has_min     ? unpacked_dot_signed
-                           : t->n_sub == 2 ? unpacked_dot_min16
-                                           : unpacked_dot_min;
-    segment_start s;
-    uint32_t n_seg = quant_segment_n(b->n_col);
-    for (uint32_t ir = 0; ir < b->n_row; ir++) {
-        float y[QUANT_TOKEN_ROWS_MAX] = {0};
-        for (uint32_t is = 0; is < n_seg; is++) {
-            uint32_t begin = 0, end = b->n_col;
-            if (n_seg > 1) quant_segment_get(&begin, &end, is, b->n_col);
-            segment_unpack(&s.g, t, b->w + ir * b->row_bytes + (size_t)(begin / 256) * (size_t)t->bytes,
-                           end - begin);
-            start_fill(&s, !t->has_min);
-            for (uint32_t ia = 0; ia < b->n_act; ia++) y[ia] += dot(&s, act_row(b->a, b->act0 + ia, begin));
-        }
-        for (uint32_t ia = 0; ia < b->n_act; ia++) b->y[ia * b->ld_y + ir] = y[ia];
-    }
-}
-
 #define TOKEN_KERNEL(TYPE, name, n_sub, has_min)                                                             \
     void quant_token_avx512_##name(float *y, size_t ld_y, const void *w, size_t row_bytes,                   \
                                    const quant_act *a, uint32_t act0, uint32_t n_act, uint32_t n_row,        \
@@ -275,7 +188,7 @@ static void rows_several(gguf_type type, const token_job *b) {
         if (n_act == 1)                                                                                      \
             rows_one(unit_##name, &job);                                                                     \
         else                                                                                                 \
-            rows_several(GGUF_##TYPE, &job);                                                                 \
+            token_rows_several_avx512(GGUF_##TYPE, &job);                                                    \
     }
 QUANT_TYPES(TOKEN_KERNEL)
 

@@ -311,20 +311,24 @@ SIMD void q3_k_scale16(__m256 v[2], const uint8_t *p, int n) {
     halves_of_i8(v, _mm_sub_epi8(s, _mm_set1_epi8(32)), f16_all(p + 108));
 }
 
-/* The eight scales (low half) and minima (high half) of Q4_K and Q5_K, 6 bits each, as bytes. */
-SIMD __m128i k4_bytes(const uint8_t *sc) {
-    uint32_t a = load_u32(sc), b = load_u32(sc + 4), c = load_u32(sc + 8);
-    uint64_t s = (a & 0x3F3F3F3F) | (uint64_t)((c & 0x0F0F0F0F) | (a >> 2 & 0x30303030)) << 32;
-    uint64_t m = (b & 0x3F3F3F3F) | (uint64_t)((c >> 4 & 0x0F0F0F0F) | (b >> 2 & 0x30303030)) << 32;
-    return _mm_set_epi64x((long long)m, (long long)s);
+/* The eight scales (low half) and minima (high half) of Q4_K and Q5_K, 6 bits each, as bytes; p is the unit.
+ * Words of the result: scales 0..3 from the six low bits of a, scales 4..7 from the low four bits of c with
+ * the two upper ones of a, minima likewise from b and the high four bits of c. */
+SIMD __m128i k4_bytes(const uint8_t *p) {
+    __m128i v = load128(p), a_c_b_c = _mm_setr_epi8(4, 5, 6, 7, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15),
+            a_b = _mm_setr_epi8(-1, -1, -1, -1, 4, 5, 6, 7, -1, -1, -1, -1, 8, 9, 10, 11);
+    __m128i low = _mm_srlv_epi32(_mm_shuffle_epi8(v, a_c_b_c), _mm_setr_epi32(0, 0, 0, 4));
+    low = _mm_and_si128(low, _mm_setr_epi32(0x3F3F3F3F, 0x0F0F0F0F, 0x3F3F3F3F, 0x0F0F0F0F));
+    __m128i high = _mm_srli_epi16(_mm_shuffle_epi8(v, a_b), 2);
+    return _mm_or_si128(low, _mm_and_si128(high, _mm_set1_epi8(0x30)));
 }
 SIMD __m256 k4_scale(const uint8_t *p, int n) {
     (void)n;
-    return _mm256_mul_ps(f16_all(p), f32_of_u8(k4_bytes(p + 4)));
+    return _mm256_mul_ps(f16_all(p), f32_of_u8(k4_bytes(p)));
 }
 SIMD __m256 k4_min(const uint8_t *p, int n) {
     (void)n;
-    return _mm256_mul_ps(f16_all(p + 2), f32_of_u8(_mm_unpackhi_epi64(k4_bytes(p + 4), _mm_setzero_si128())));
+    return _mm256_mul_ps(f16_all(p + 2), f32_of_u8(_mm_srli_si128(k4_bytes(p), 8)));
 }
 SIMD __m256i q4_k_q(const uint8_t *p, int j) {
     return bits_at(load256(p + 16 + 32 * (j / 2)), -4 * (j & 1), 15);

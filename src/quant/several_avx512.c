@@ -1,0 +1,143 @@
+/* The token role (docs/ARITHMETIC.md rule 3) with AVX-512 and VNNI for 2 to 8 rows of activations: see
+ * several_avx2.c. Registers hold pairs of blocks as in token_avx512.c; with twice as many of them, two to
+ * four rows of activations take one pass over a stretch, more take two.
+ *
+ * Signed weights are the second factor of the dot-product instruction, x + 128 is the first one: what that
+ * adds is 128 times a sum of weights, made once for all rows of activations. */
+#include "quant/several_avx2.h"
+
+enum { MAGIC = 0x4B400000, PAIRS_MAX = 4 };
+
+SIMD __m512i load512(const void *p) {
+    return _mm512_loadu_si512(p);
+}
+
+/* Scales of blocks 2i and 2i + 1 spread over their groups. */
+SIMD __m512 scale_spread(const float *s, const several_kind k, int i) {
+    __m512i halves = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 1, 1, 1, 1, 5, 5, 5, 5);
+    __m512i blocks = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    __m512i at = k.n_sub == 2 ? _mm512_add_epi32(halves, _mm512_set1_epi32(8 * (i / 2) + 2 * (i & 1)))
+                              : _mm512_add_epi32(blocks, _mm512_set1_epi32(2 * i));
+    return _mm512_permutexvar_ps(at, _mm512_loadu_ps(s));
+}
+
+/* Pair i of unit iu, its weights w, for each row of activations; whole: both blocks are there. */
+SIMD void pair_add(__m512 *acc, const several *s, const several_kind k, __m512i w, int iu, int i,
+                   bool whole) {
+    const __m512i shift = _mm512_set1_epi8(-128); // 128 as an unsigned byte
+    __m512i start = _mm512_set1_epi32(MAGIC);
+    if (k.is_signed) start = _mm512_sub_epi32(start, _mm512_dpbusd_epi32(_mm512_setzero_si512(), shift, w));
+    UNROLL
+    for (int a = 0; a < k.n_act; a++) {
+        const int8_t *q = s->a[a].q + 256 * (size_t)iu + 64 * i;
+        __m512i x = whole ? load512(q) : _mm512_maskz_loadu_epi8(0xFFFFFFFF, q), sum;
+        if (k.is_signed)
+            sum = _mm512_dpbusd_epi32(start, _mm512_xor_si512(x, shift), w);
+        else
+            sum = _mm512_dpbusd_epi32(start, w, x);
+        __m512 scale = scale_spread(s->scale[iu][a], k, i);
+        __m512 f = _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_set1_ps(0x1.8p23f));
+        acc[a] = whole ? _mm512_fmadd_ps(scale, f, acc[a]) : _mm512_mask3_fmadd_ps(scale, f, acc[a], 0x00FF);
+    }
+}
+
+SIMD __m512i unpacked_get(const several *s, int iu, int i) {
+    return _mm512_load_si512(s->q[iu] + 64 * i);
+}
+
+/* Pairs i0 .. i0 + n - 1 of every unit. */
+SIMD void pass_run(several *s, const several_kind k, int i0, int n) {
+    __m512 acc[PAIRS_MAX][QUANT_TOKEN_ROWS_MAX];
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        UNROLL
+        for (int a = 0; a < k.n_act; a++) acc[i][a] = _mm512_load_ps(s->acc[a] + 16 * (i0 + i));
+    }
+    for (int iu = 0; iu < s->n_unit; iu++) {
+        UNROLL
+        for (int i = 0; i < n; i++) pair_add(acc[i], s, k, unpacked_get(s, iu, i0 + i), iu, i0 + i, true);
+    }
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        int left = s->n_tail - 2 * (i0 + i), iu = s->n_unit;
+        if (left > 1) pair_add(acc[i], s, k, unpacked_get(s, iu, i0 + i), iu, i0 + i, true);
+        if (left == 1) pair_add(acc[i], s, k, unpacked_get(s, iu, i0 + i), iu, i0 + i, false);
+        UNROLL
+        for (int a = 0; a < k.n_act; a++) _mm512_storeu_ps(s->acc[a] + 16 * (i0 + i), acc[i][a]);
+    }
+}
+
+SIMD void several_run(several *s, const several_kind k) {
+    const int n = k.n_act <= 4 ? PAIRS_MAX : PAIRS_MAX / 2;
+    UNROLL
+    for (int i = 0; i < PAIRS_MAX; i += n) pass_run(s, k, i, n);
+}
+
+SIMD __m512i pair_get(const unit_kind t, const uint8_t *p, int i, bool whole) {
+    __m256i lo = weights_get(t, p, 2 * i), hi = whole ? weights_get(t, p, 2 * i + 1) : _mm256_setzero_si256();
+    return _mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1);
+}
+
+/* Two rows of activations, from the type's own bytes at p. */
+SIMD void two_run(several *s, const unit_kind t, const uint8_t *p) {
+    const several_kind k = {!t.min && !t.min16, t.scale16 ? 2 : 1, 2};
+    __m512 acc[PAIRS_MAX][2];
+    UNROLL
+    for (int i = 0; i < PAIRS_MAX; i++) {
+        acc[i][0] = _mm512_load_ps(s->acc[0] + 16 * i);
+        acc[i][1] = _mm512_load_ps(s->acc[1] + 16 * i);
+    }
+    for (int iu = 0; iu < s->n_unit; iu++, p += t.bytes) {
+        UNROLL
+        for (int i = 0; i < PAIRS_MAX; i++) pair_add(acc[i], s, k, pair_get(t, p, i, true), iu, i, true);
+    }
+    UNROLL
+    for (int i = 0; i < PAIRS_MAX; i++) {
+        int left = t.block < 256 ? s->n_tail - 2 * i : 0, iu = s->n_unit;
+        if (left > 1) pair_add(acc[i], s, k, pair_get(t, p, i, true), iu, i, true);
+        if (left == 1) pair_add(acc[i], s, k, pair_get(t, p, i, false), iu, i, false);
+        _mm512_storeu_ps(s->acc[0] + 16 * i, acc[i][0]);
+        _mm512_storeu_ps(s->acc[1] + 16 * i, acc[i][1]);
+    }
+}
+
+#define SEVERAL_FN(is_signed, n_sub, n_act)                                                                  \
+    static void several_##is_signed##_##n_sub##_##n_act(several *s) {                                        \
+        several_run(s, (several_kind){is_signed, n_sub, n_act});                                             \
+    }
+#define SEVERAL_FNS(is_signed, n_sub)                                                                        \
+    SEVERAL_FN(is_signed, n_sub, 3)                                                                          \
+    SEVERAL_FN(is_signed, n_sub, 4)                                                                          \
+    SEVERAL_FN(is_signed, n_sub, 5)                                                                          \
+    SEVERAL_FN(is_signed, n_sub, 6) SEVERAL_FN(is_signed, n_sub, 7) SEVERAL_FN(is_signed, n_sub, 8)
+SEVERAL_FNS(0, 1)
+SEVERAL_FNS(0, 2)
+SEVERAL_FNS(1, 1)
+SEVERAL_FNS(1, 2)
+
+#define SEVERAL_ROW(is_signed, n_sub)                                                                        \
+    {                                                                                                        \
+        several_##is_signed##_##n_sub##_3, several_##is_signed##_##n_sub##_4,                                \
+            several_##is_signed##_##n_sub##_5, several_##is_signed##_##n_sub##_6,                            \
+            several_##is_signed##_##n_sub##_7, several_##is_signed##_##n_sub##_8                             \
+    }
+static several_fn *const g_several[2][2][QUANT_TOKEN_ROWS_MAX - 2] = {
+    {SEVERAL_ROW(0, 1), SEVERAL_ROW(0, 2)},
+    {SEVERAL_ROW(1, 1), SEVERAL_ROW(1, 2)},
+};
+
+#define SEVERAL_KERNEL(TYPE, name, n_sub, has_min)                                                           \
+    static void rows_##name(const token_job *b) {                                                            \
+        several_rows_run(b, unit_##name, two_run,                                                            \
+                         g_several[!has_min][n_sub - 1][b->n_act > 2 ? b->n_act - 3 : 0]);                   \
+    }
+QUANT_TYPES(SEVERAL_KERNEL)
+
+void token_rows_several_avx512(gguf_type type, const token_job *b) {
+#define SEVERAL_CASE(TYPE, name, n_sub, has_min)                                                             \
+    case GGUF_##TYPE: rows_##name(b); break;
+    switch (type) {
+        QUANT_TYPES(SEVERAL_CASE)
+    default: break;
+    }
+}
