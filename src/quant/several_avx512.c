@@ -21,23 +21,29 @@ SIMD __m512 scale_spread(const float *s, const several_kind k, int i) {
     return _mm512_permutexvar_ps(at, _mm512_loadu_ps(s));
 }
 
-/* Pair i of unit iu, its weights w, for each row of activations; whole: both blocks are there. */
-SIMD void pair_add(__m512 *acc, const several *s, const several_kind k, __m512i w, int iu, int i,
-                   bool whole) {
+/* Pair i of unit iu; whole: both of its blocks are there. */
+typedef struct pair_at {
+    int iu, i;
+    bool whole;
+} pair_at;
+
+/* A pair, its weights w, for each row of activations. */
+SIMD void pair_add(__m512 *acc, const several *s, const several_kind k, __m512i w, pair_at at) {
     const __m512i shift = _mm512_set1_epi8(-128); // 128 as an unsigned byte
     __m512i start = _mm512_set1_epi32(MAGIC);
     if (k.is_signed) start = _mm512_sub_epi32(start, _mm512_dpbusd_epi32(_mm512_setzero_si512(), shift, w));
     UNROLL
     for (int a = 0; a < k.n_act; a++) {
-        const int8_t *q = s->a[a].q + 256 * (size_t)iu + 64 * i;
-        __m512i x = whole ? load512(q) : _mm512_maskz_loadu_epi8(0xFFFFFFFF, q), sum;
+        const int8_t *q = s->a[a].q + 256 * (size_t)at.iu + 64 * at.i;
+        __m512i x = at.whole ? load512(q) : _mm512_maskz_loadu_epi8(0xFFFFFFFF, q), sum;
         if (k.is_signed)
             sum = _mm512_dpbusd_epi32(start, _mm512_xor_si512(x, shift), w);
         else
             sum = _mm512_dpbusd_epi32(start, w, x);
-        __m512 scale = scale_spread(s->scale[iu][a], k, i);
+        __m512 scale = scale_spread(s->scale[at.iu][a], k, at.i);
         __m512 f = _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_set1_ps(0x1.8p23f));
-        acc[a] = whole ? _mm512_fmadd_ps(scale, f, acc[a]) : _mm512_mask3_fmadd_ps(scale, f, acc[a], 0x00FF);
+        acc[a] =
+            at.whole ? _mm512_fmadd_ps(scale, f, acc[a]) : _mm512_mask3_fmadd_ps(scale, f, acc[a], 0x00FF);
     }
 }
 
@@ -55,13 +61,14 @@ SIMD void pass_run(several *s, const several_kind k, int i0, int n) {
     }
     for (int iu = 0; iu < s->n_unit; iu++) {
         UNROLL
-        for (int i = 0; i < n; i++) pair_add(acc[i], s, k, unpacked_get(s, iu, i0 + i), iu, i0 + i, true);
+        for (int i = 0; i < n; i++)
+            pair_add(acc[i], s, k, unpacked_get(s, iu, i0 + i), (pair_at){iu, i0 + i, true});
     }
     UNROLL
     for (int i = 0; i < n; i++) {
         int left = s->n_tail - 2 * (i0 + i), iu = s->n_unit;
-        if (left > 1) pair_add(acc[i], s, k, unpacked_get(s, iu, i0 + i), iu, i0 + i, true);
-        if (left == 1) pair_add(acc[i], s, k, unpacked_get(s, iu, i0 + i), iu, i0 + i, false);
+        if (left > 1) pair_add(acc[i], s, k, unpacked_get(s, iu, i0 + i), (pair_at){iu, i0 + i, true});
+        if (left == 1) pair_add(acc[i], s, k, unpacked_get(s, iu, i0 + i), (pair_at){iu, i0 + i, false});
         UNROLL
         for (int a = 0; a < k.n_act; a++) _mm512_storeu_ps(s->acc[a] + 16 * (i0 + i), acc[i][a]);
     }
@@ -89,13 +96,14 @@ SIMD void two_run(several *s, const unit_kind t, const uint8_t *p) {
     }
     for (int iu = 0; iu < s->n_unit; iu++, p += t.bytes) {
         UNROLL
-        for (int i = 0; i < PAIRS_MAX; i++) pair_add(acc[i], s, k, pair_get(t, p, i, true), iu, i, true);
+        for (int i = 0; i < PAIRS_MAX; i++)
+            pair_add(acc[i], s, k, pair_get(t, p, i, true), (pair_at){iu, i, true});
     }
     UNROLL
     for (int i = 0; i < PAIRS_MAX; i++) {
         int left = t.block < 256 ? s->n_tail - 2 * i : 0, iu = s->n_unit;
-        if (left > 1) pair_add(acc[i], s, k, pair_get(t, p, i, true), iu, i, true);
-        if (left == 1) pair_add(acc[i], s, k, pair_get(t, p, i, false), iu, i, false);
+        if (left > 1) pair_add(acc[i], s, k, pair_get(t, p, i, true), (pair_at){iu, i, true});
+        if (left == 1) pair_add(acc[i], s, k, pair_get(t, p, i, false), (pair_at){iu, i, false});
         _mm512_storeu_ps(s->acc[0] + 16 * i, acc[i][0]);
         _mm512_storeu_ps(s->acc[1] + 16 * i, acc[i][1]);
     }
