@@ -64,6 +64,10 @@ void route_health(mica_server *s, exchange *x) {
         answer_problem(x, 503, NULL, "Loading model");
         return;
     }
+    if (worker_is_ending(s->worker)) {
+        answer_problem(x, 503, NULL, "the server is about to end"); // a balancer sends nothing more here
+        return;
+    }
     size_t n = 0, n_waiting = 0, n_busy = 0;
     slot_look *l = look_at_slots(s, &n, &n_waiting);
     for (size_t i = 0; i < n; i++) n_busy += l[i].busy;

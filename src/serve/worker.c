@@ -107,6 +107,13 @@ size_t worker_look(worker *w, slot_look *out, size_t max, size_t *n_waiting) {
     return n < max ? n : max;
 }
 
+bool worker_is_ending(worker *w) {
+    pthread_mutex_lock(&w->lock);
+    const bool yes = w->ending;
+    pthread_mutex_unlock(&w->lock);
+    return yes;
+}
+
 /* ---- Slots ---- */
 
 static void slot_clear(slot *s) {

@@ -49,4 +49,6 @@ typedef struct slot_look {
 /* What the worker does at the moment: slots into out[max], how many there are is returned. */
 size_t worker_look(worker *w, slot_look *out, size_t max, size_t *n_waiting);
 
+bool worker_is_ending(worker *w); // it takes nothing more; any thread
+
 #endif

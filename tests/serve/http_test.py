@@ -397,6 +397,7 @@ def drains_and_ends(t):
                 need(s.process.returncode == 143, f"second: {s.process.returncode}")
                 continue
             s.chat(PLAIN).error(503)
+            s.get("/health").error(503, "about to end")
             with contextlib.suppress(OSError):
                 while chunk := c.recv(65536):
                     got += chunk
