@@ -70,8 +70,8 @@ gpu_drivers() {
 # ---- What is here ----
 step "mica set-up"
 system=$(. /etc/os-release 2>/dev/null && echo "${PRETTY_NAME:-}") || true
-say "system      ${system:-unknown}, $(uname -m), $(nproc) processors," \
-    "$(awk '/MemTotal/ {printf "%.0f GiB memory", $2 / 1048576}' /proc/meminfo)"
+say "system      ${system:-unknown}, $(uname -m)"
+say "machine     $(nproc) processors, $(awk '/MemTotal/ {printf "%.0f GiB memory", $2 / 1048576}' /proc/meminfo)"
 say "GPU driver  $(gpu_drivers)"
 say "program     $([ -x build/mica ] && echo "$ROOT/build/mica, built before" || echo 'not built yet')"
 say "models      $(cache_folder)/models"
@@ -93,7 +93,7 @@ if [ "$demo" -eq 1 ]; then
     say "4. get the model smollm2-135m (98 MB) into $(cache_folder)/models,"
     say "   unless it is there, and ask it something"
 elif [ "$yes" -eq 0 ]; then
-    say "4. offer a link in PATH and a first small model; both are asked for when it comes to them"
+    say "4. offer a link in PATH and a first small model, and ask for both then"
 fi
 ask "go on?" || die "nothing was changed"
 

@@ -3,6 +3,7 @@
 
 #include "base/str.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,10 @@ const char *mica_status_name(mica_status status) {
     case MICA_E_INTERNAL: return "internal";
     }
     return "unknown";
+}
+
+mica_status write_status(int why) {
+    return why == ENOSPC || why == EDQUOT || why == EFBIG ? MICA_E_NETWORK : MICA_E_IO;
 }
 
 /* A name from a file may hold escape sequences, also the two-byte ones, or bytes that are no UTF-8. A

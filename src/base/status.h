@@ -16,6 +16,10 @@ mica_status fail(mica_error *err, mica_status st, const char *fmt, ...) MICA_PRI
 /* Puts "prefix: " before the text already in err; for a layer that knows a better noun. Returns st. */
 mica_status fail_within(mica_error *err, mica_status st, const char *fmt, ...) MICA_PRINTF(3, 4);
 
+/* The status of a write that failed with this errno: MICA_E_NETWORK for a full disk or a limit on files (the
+ * contract's "network or disk"), else MICA_E_IO. */
+mica_status write_status(int why);
+
 #define TRY(call)                                                                                            \
     do {                                                                                                     \
         mica_status try_st_ = (call);                                                                        \

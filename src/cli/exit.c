@@ -75,6 +75,7 @@ void interrupt_install(void) {
     sigaction(SIGALRM, &act, NULL);
     act.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &act, NULL);
+    sigaction(SIGXFSZ, &act, NULL);
 }
 
 void interrupt_set_mode(interrupt_mode mode) {

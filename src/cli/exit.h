@@ -19,8 +19,8 @@ typedef enum interrupt_mode {
     INTERRUPT_STOPS     // SIGINT only sets the flag: it stops what is going on, and the program goes on
 } interrupt_mode;
 
-/* Installs the handlers. SIGPIPE is ignored: a write to a closed pipe fails instead, and the program winds
- * up. Descriptors 0 to 2 that came closed are opened on /dev/null, so that no model file ever lands on them.
+/* Installs the handlers. SIGPIPE and SIGXFSZ are ignored: a write to a closed pipe, or past a limit on files,
+ * fails instead, and the program winds up. Descriptors 0 to 2 that came closed are opened on /dev/null, so that no model file ever lands on them.
  * Call it once, before anything else. */
 void interrupt_install(void);
 void interrupt_set_mode(interrupt_mode mode);

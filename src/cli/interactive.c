@@ -91,10 +91,10 @@ static void do_help(chat_loop *c, const char *rest) {
         snprintf(name, sizeof name, "%s%s", g_slashes[i].name, g_slashes[i].argument);
         fprintf(stderr, "  %-24s%s\n", name, g_slashes[i].help);
     }
-    fputs("  A line that ends in \\ goes on. Tab completes. Ctrl-C stops an answer; at an empty prompt, "
-          "twice,\n"
-          "  it leaves.\n"
-          "  Begin with a blank to send one of these words, or a message that starts with a slash.\n",
+    fputs("  A line that ends in \\ goes on. Tab completes. Ctrl-C stops an answer; at an\n"
+          "  empty prompt, twice, it leaves.\n"
+          "  Begin with a blank to send one of these words, or a message that starts with\n"
+          "  a slash.\n",
           stderr);
 }
 

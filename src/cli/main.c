@@ -17,8 +17,7 @@
 static mica_status check_output(mica_error *err) {
     const int why = term_flush() ? 0 : term_output_error();
     if (why == 0 || why == EPIPE) return MICA_OK;
-    const bool full = why == ENOSPC || why == EDQUOT || why == EFBIG;
-    return fail(err, full ? MICA_E_NETWORK : MICA_E_IO, "standard output: write: %s", strerror(why));
+    return fail(err, write_status(why), "standard output: write: %s", strerror(why));
 }
 
 /* With --json a failure is a value too: a result that came before it (a plan that does not fit) stays the

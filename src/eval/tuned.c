@@ -181,9 +181,7 @@ mica_status tuned_save(char **path, const tuned_key *key, json_t *result, mica_e
         rename(part.p, to.p) != 0) {
         const int why = errno;
         unlink(part.p);
-        TRY_GOTO(fail(err, why == ENOSPC || why == EDQUOT ? MICA_E_NETWORK : MICA_E_IO, "%s: write: %s", to.p,
-                      strerror(why)),
-                 done);
+        TRY_GOTO(fail(err, write_status(why), "%s: write: %s", to.p, strerror(why)), done);
     }
     *path = strbuf_take(&to);
 done:

@@ -216,8 +216,8 @@ uint64_t gguf_writer_total_bytes(const gguf_writer *w) {
 }
 
 static mica_status write_error(const gguf_writer *w, int error, mica_error *err) {
-    return fail(err, MICA_E_IO, "%s: write %" PRIu64 " bytes: %s", w->label, gguf_writer_total_bytes(w),
-                strerror(error));
+    return fail(err, write_status(error), "%s: write %" PRIu64 " bytes: %s", w->label,
+                gguf_writer_total_bytes(w), strerror(error));
 }
 
 static mica_status write_through(gguf_writer *w, const char *p, uint64_t n, mica_error *err) {
@@ -262,7 +262,7 @@ static mica_status start_streaming(gguf_writer *w, mica_error *err) {
     if (w->kv.failed || w->dir.failed) return out_of_memory(w, err);
     // Not every file system can: then a full disk shows up later, as a failed write.
     int full = fallocate(w->fd, 0, 0, (off_t)gguf_writer_total_bytes(w)) == 0 ? 0 : errno;
-    if (full == ENOSPC || full == EFBIG || full == EDQUOT) return write_error(w, full, err);
+    if (write_status(full) == MICA_E_NETWORK) return write_error(w, full, err);
     uint32_t version = 3;
     TRY(put(w, "GGUF", 4, err));
     TRY(put(w, &version, 4, err));

@@ -38,7 +38,7 @@ static mica_status out_of_memory(const char *what, mica_error *err) {
 /* What keeps the cache folder from being written, and the way out. */
 static mica_status fail_to_write(const char *path, const char *what, int why, mica_error *err) {
     const bool elsewhere = why == EACCES || why == EROFS || why == EPERM || why == ENOTDIR;
-    return fail(err, why == ENOSPC || why == EDQUOT ? MICA_E_NETWORK : MICA_E_IO, "%s: %s: %s%s", path, what,
+    return fail(err, write_status(why), "%s: %s: %s%s", path, what,
                 strerror(why), elsewhere ? ": MICA_HOME names another folder for models" : "");
 }
 

@@ -109,9 +109,9 @@ static void report(sink *s, const char *what, bool now) {
 }
 
 static mica_status disk_failed(const sink *s, const char *what, int why, mica_error *err) {
-    const bool full = why == ENOSPC || why == EDQUOT || why == EFBIG;
-    return fail(err, full ? MICA_E_NETWORK : MICA_E_IO, "%s: %s after %llu bytes: %s%s", s->partial, what,
-                (unsigned long long)s->n_have, strerror(why), full ? ": make room and pull again" : "");
+    const mica_status st = write_status(why);
+    return fail(err, st, "%s: %s after %llu bytes: %s%s", s->partial, what, (unsigned long long)s->n_have,
+                strerror(why), st == MICA_E_NETWORK ? ": make room and pull again" : "");
 }
 
 static mica_status write_all(sink *s, const char *p, size_t n, mica_error *err) {

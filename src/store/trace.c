@@ -42,7 +42,7 @@ mica_status trace_create(trace **out, const char *path, const trace_head *head, 
     t->f = fopen(path, "wbe");
     if (!t->f || fwrite(&t->head, sizeof t->head, 1, t->f) != 1 ||
         fwrite(blob_bytes, sizeof *blob_bytes, head->n_layer, t->f) != head->n_layer) {
-        mica_status st = fail(err, MICA_E_IO, "%s: trace: write: %s", path, strerror(errno));
+        mica_status st = fail(err, write_status(errno), "%s: trace: write: %s", path, strerror(errno));
         t->failed = true;
         trace_close(t);
         return st;

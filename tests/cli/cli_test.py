@@ -755,6 +755,22 @@ def a_disk_that_is_full(t):
     need(p.returncode == 9 and "No space left" in err, f"exit {p.returncode}: {err[-200:]}")
 
 
+@case
+def a_limit_on_files(t):
+    """It is a full disk for who runs into it: one line and exit code 9, nothing half-written under the name."""
+    (t.tmp / "limit").mkdir()
+    for argv in (
+        ["synth", "--preset", "smollm2-135m", "--quant", "q8_0", "-o", t.tmp / "limit" / "m.gguf"],
+        ["run", "-m", LLAMA, "-p", "x", "-n", "400", "--ignore-eos", "--raw", "--json"],
+    ):
+        out = open(t.tmp / "limit" / "out", "wb")
+        limit = ["bash", "-c", 'ulimit -f 4; exec "$0" "$@"', t.mica, *map(str, argv)]
+        p = subprocess.run(limit, env=t.env, stdout=out, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        err = p.stderr.decode()
+        need(p.returncode == 9 and "File too large" in err, f"{argv[0]}: exit {p.returncode}: {err[-200:]}")
+        need(os.listdir(t.tmp / "limit") == ["out"], f"left behind: {os.listdir(t.tmp / 'limit')}")
+
+
 ENDLESS = ["--raw", "--ignore-eos", "--device", "ref", "-n", "-1"]  # ref is slow: there is time to stop it
 
 

@@ -177,7 +177,7 @@ static void write_with_limit(const char *path, bool declared) {
         setrlimit(RLIMIT_FSIZE, &rl);
         st = gguf_writer_finish(w, &err);
     }
-    bool good = st == MICA_E_IO && strstr(err.text, "full.gguf: write ");
+    bool good = st == MICA_E_NETWORK && strstr(err.text, "full.gguf: write ");
     gguf_writer_close(w);
     _exit(good ? 0 : 3);
 }
