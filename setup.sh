@@ -71,7 +71,8 @@ gpu_drivers() {
 step "mica set-up"
 system=$(. /etc/os-release 2>/dev/null && echo "${PRETTY_NAME:-}") || true
 say "system      ${system:-unknown}, $(uname -m)"
-say "machine     $(nproc) processors, $(awk '/MemTotal/ {printf "%.0f GiB memory", $2 / 1048576}' /proc/meminfo)"
+say "machine     $(nproc) processors," \
+    "$(awk '/MemTotal/ {printf "%.0f GiB memory", $2 / 1048576}' /proc/meminfo)"
 say "GPU driver  $(gpu_drivers)"
 say "program     $([ -x build/mica ] && echo "$ROOT/build/mica, built before" || echo 'not built yet')"
 say "models      $(cache_folder)/models"

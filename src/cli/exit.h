@@ -20,8 +20,8 @@ typedef enum interrupt_mode {
 } interrupt_mode;
 
 /* Installs the handlers. SIGPIPE and SIGXFSZ are ignored: a write to a closed pipe, or past a limit on files,
- * fails instead, and the program winds up. Descriptors 0 to 2 that came closed are opened on /dev/null, so that no model file ever lands on them.
- * Call it once, before anything else. */
+ * fails instead, and the program winds up. Descriptors 0 to 2 that came closed are opened on /dev/null, so
+ * that no model file ever lands on them. Call it once, before anything else. */
 void interrupt_install(void);
 void interrupt_set_mode(interrupt_mode mode);
 mica_cancel_flag *interrupt_flag(void);

@@ -540,8 +540,8 @@ mica_status dev_cpu_open(dev **out, const dev_config *cfg, mica_error *err) {
     lay_all(&l, c);
     cpu_topology top;
     cpu_topology_get(&top);
-    snprintf(c->d.what, sizeof c->d.what, "%.120s, %s, %d threads", top.model, cpu_isa_name(isa),
-             cfg->n_thread);
+    snprintf(c->d.what, sizeof c->d.what, "%.120s, %s, %d thread%s", top.model, cpu_isa_name(isa),
+             cfg->n_thread, cfg->n_thread == 1 ? "" : "s");
     *out = &c->d;
     c = NULL;
 done:

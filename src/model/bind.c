@@ -31,10 +31,10 @@ mica_status model_key_u32_or(const model *m, const char *name, uint32_t max, uin
     return MICA_OK;
 }
 
-mica_status model_key_f32(const model *m, const char *name, float *out, mica_error *err) {
+mica_status model_key_eps(const model *m, float *out, mica_error *err) {
     char key[96];
     double v = 0;
-    TRY(gguf_need_f64(m->file, key_of(m, name, key), -1e30, 1e30, &v, err));
+    TRY(gguf_need_f64(m->file, key_of(m, "attention.layer_norm_rms_epsilon", key), 0, 1e30, &v, err));
     *out = (float)v;
     return MICA_OK;
 }

@@ -184,7 +184,7 @@ static mica_status gemma_shape(model *m, mica_error *err) {
         TRY(model_key_u32(m, "attention.sliding_window", 1, 1u << 24, &s->window, err));
     else
         TRY(model_key_u32_or(m, "attention.sliding_window", 1u << 24, &s->window, err));
-    TRY(model_key_f32(m, "attention.layer_norm_rms_epsilon", &n->ends.eps, err));
+    TRY(model_key_eps(m, &n->ends.eps, err));
     TRY(model_key_f32_or(m, "final_logit_softcapping", &n->cap, err));
     TRY(model_key_u32_or(m, "embedding_length_per_layer_input", 1u << 16, &n->n_ple, err));
     TRY(model_key_f32_or(m, "expert_weights_scale", &n->expert_scale, err));

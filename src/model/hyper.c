@@ -7,7 +7,7 @@ mica_status hyper_shape_read(const model *m, hyper_shape *h, mica_error *err) {
     h->n_embd = m->shape.n_embd;
     TRY(model_key_u32(m, "hyper_connection.count", 2, 16, &h->n_stream, err));
     TRY(model_key_u32(m, "hyper_connection.low_rank", 1, 1u << 16, &h->rank, err));
-    return model_key_f32(m, "attention.layer_norm_rms_epsilon", &h->eps, err);
+    return model_key_eps(m, &h->eps, err);
 }
 
 mica_status hyper_bind(model *m, hyper_weights *w, const hyper_shape *h, hyper_want want, mica_error *err) {

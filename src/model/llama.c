@@ -58,7 +58,7 @@ static mica_status llama_shape(model *m, mica_error *err) {
     TRY(model_key_u32_or(m, "attention.key_length", 4096, &n->d_head, err));
     d_v = n->d_head;
     TRY(model_key_u32_or(m, "attention.value_length", 4096, &d_v, err));
-    TRY(model_key_f32(m, "attention.layer_norm_rms_epsilon", &n->ends.eps, err));
+    TRY(model_key_eps(m, &n->ends.eps, err));
     TRY(model_key_layers(m, "feed_forward_length", 1u << 24, n_block, n->n_ff, err));
     if (!s->n_expert && n->n_ff[0] == 0)
         return fail(err, MICA_E_FORMAT, "%s: key %s.feed_forward_length: missing or 0", gguf_name(m->file),

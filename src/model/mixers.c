@@ -41,7 +41,7 @@ mica_status full_shape_read(const model *m, full_shape *f, mica_error *err) {
     TRY(model_key_u32(m, "attention.key_length", 2, 1024, &f->d_head, err));
     d_v = f->d_head;
     TRY(model_key_u32_or(m, "attention.value_length", 1024, &d_v, err));
-    TRY(model_key_f32(m, "attention.layer_norm_rms_epsilon", &f->eps, err));
+    TRY(model_key_eps(m, &f->eps, err));
     if (d_v != f->d_head || f->n_head % f->n_head_kv)
         return fail(err, MICA_E_FORMAT,
                     "%s: %u query heads, %u key heads, head sizes %u and %u: do not fit together",
@@ -135,7 +135,7 @@ mica_status delta_shape_read(const model *m, delta_shape *d, mica_error *err) {
     TRY(model_key_u32(m, "ssm.group_count", 1, 4096, &d->n_k, err));
     TRY(model_key_u32(m, "ssm.time_step_rank", 1, 4096, &d->n_v, err));
     TRY(model_key_u32(m, "ssm.inner_size", 1, 1u << 20, &inner, err));
-    TRY(model_key_f32(m, "attention.layer_norm_rms_epsilon", &d->eps, err));
+    TRY(model_key_eps(m, &d->eps, err));
     d->d_v = inner / d->n_v;
     if (inner % d->n_v || d->n_v % d->n_k || d->d_v == 0 || d->d_v > 1024)
         return fail(err, MICA_E_FORMAT,

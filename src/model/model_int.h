@@ -52,7 +52,7 @@ mica_status model_key_u32(const model *m, const char *name, uint32_t min, uint32
                           mica_error *err);
 mica_status model_key_u32_or(const model *m, const char *name, uint32_t max, uint32_t *inout,
                              mica_error *err);
-mica_status model_key_f32(const model *m, const char *name, float *out, mica_error *err);
+mica_status model_key_eps(const model *m, float *out, mica_error *err); // of the norms, not negative
 mica_status model_key_f32_or(const model *m, const char *name, float *inout, mica_error *err);
 mica_status model_key_bool_or(const model *m, const char *name, bool *inout, mica_error *err);
 /* A scalar for all layers, or an array of n_layer. A missing key leaves out[] as it is. */

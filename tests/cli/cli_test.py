@@ -6,11 +6,13 @@ messages, exit codes, bad files, streams and signals.
 Prints ok, FAILED or skip for each case; last line: N passed, N failed, N skipped."""
 
 import json
+import math
 import os
 import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -631,6 +633,63 @@ def model_files_that_are_wrong(t):
     t("tokenize", "-m", t.tmp / "cut.gguf", "x").fails(4, "cut.gguf")
 
 
+def values_of(whole):
+    """Where the numbers of a GGUF's metadata stand: {key: (kind, offset of the value)}."""
+    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+    n_kv, at, found = struct.unpack_from("<Q", whole, 16)[0], 24, {}
+
+    def text(at):
+        n = struct.unpack_from("<Q", whole, at)[0]
+        return whole[at + 8 : at + 8 + n], at + 8 + n
+
+    for _ in range(n_kv):
+        key, at = text(at)
+        kind, at = struct.unpack_from("<I", whole, at)[0], at + 4
+        found[key.decode()] = (kind, at)
+        if kind == 8:
+            at = text(at)[1]
+        elif kind == 9:
+            of, n = struct.unpack_from("<IQ", whole, at)
+            at += 12
+            for _ in range(n if of == 8 else 0):
+                at = text(at)[1]
+            at += 0 if of == 8 else n * sizes[of]
+        else:
+            at += sizes[kind]
+    return found
+
+
+@case
+def metadata_that_is_wrong(t):
+    """One number of a real file patched: the key or what does not fit is named, before anything is taken."""
+    whole = MOE.read_bytes()
+    at = values_of(whole)
+    wrong = {
+        "qwen3moe.block_count": (0, 513, 2**31),
+        "qwen3moe.context_length": (0, 2**31),
+        "qwen3moe.embedding_length": (0, 255, 2**31),
+        "qwen3moe.attention.head_count": (0, 3, 2**32 - 1),
+        "qwen3moe.attention.head_count_kv": (0, 3, 513),
+        "qwen3moe.attention.key_length": (0, 63, 2**31),
+        "qwen3moe.expert_count": (0, 1, 9),
+        "qwen3moe.expert_used_count": (0, 9, 2**32 - 1),
+        "qwen3moe.expert_feed_forward_length": (0, 3),
+        "qwen3moe.rope.freq_base": (0.0, -1.0, math.nan, math.inf),
+        "qwen3moe.attention.layer_norm_rms_epsilon": (-1.0, math.nan),
+        "tokenizer.ggml.eos_token_id": (4096, 2**31),
+    }
+    for key, values in wrong.items():
+        kind, place = at[key]
+        for v in values:
+            patch = struct.pack("<f" if kind == 6 else "<I", v)
+            path = t.file("patched.gguf", whole[:place] + patch + whole[place + 4 :])
+            t("run", path, "-p", "x", "-n", "1", "-c", "256").fails(4, "patched.gguf")
+    for key in ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type"):  # arrays of another length
+        place = at[key][1] + 4
+        path = t.file("patched.gguf", whole[:place] + struct.pack("<Q", 4095) + whole[place + 8 :])
+        t("tokenize", path, "x").fails(4, "patched.gguf")
+
+
 @case
 def model_paths_that_are_odd(t):
     for name in ("Željko Ünï 模型 🙂/a b%20'c\".gguf", " blank at both ends ", "-dash.gguf"):
@@ -648,6 +707,63 @@ def model_paths_that_are_odd(t):
     os.mkfifo(fifo)
     r = t("run", "-m", fifo, "-p", "x", timeout=10)
     need(r.rc in (3, 4), f"a FIFO: exit {r.rc}")
+
+
+@case
+def model_file_that_changes_under_it(t):
+    """Unlinked or replaced by rename the old bytes stay; cut short it is one line, not SIGBUS."""
+    copy = t.tmp / "changing.gguf"
+    slow = ["run", copy, "-p", "x", "--raw", "--ignore-eos", "-n", "60", "--temp", "0", "--json"]
+    shutil.copy(LLAMA, copy)
+    want = t(*slow).lines()[-1]["ids"]
+
+    def changed(how):
+        shutil.copy(LLAMA, copy)
+        p = popen(t, *slow, "--device", "ref", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        first = p.stdout.readline()
+        how()
+        rest, err = p.communicate(timeout=60)
+        return p.returncode, json.loads((first + rest).splitlines()[-1]), err.decode()
+
+    def replaced():
+        (t.tmp / "new.gguf").write_bytes(b"no model")
+        (t.tmp / "new.gguf").rename(copy)
+
+    for how in (copy.unlink, replaced):
+        code, last, err = changed(how)
+        need(code == 0 and last["ids"] == want, f"{how}: exit {code}: {err}")
+    code, last, err = changed(lambda: os.truncate(copy, 4096))
+    need(code == 3 and "changing.gguf" in err.splitlines()[-1], f"cut short: exit {code}: {err}")
+    need(last["type"] == "error" and last["exit_code"] == 3, f"{last}")
+
+
+@case
+def threads_and_processors(t):
+    def device(*argv, before=()):
+        words = [*before, t.mica, "bench", str(LLAMA), "-p", "1", "-n", "0", "-r", "1", *argv]
+        p = subprocess.run(words, env=t.env, capture_output=True, text=True, timeout=60)
+        need(p.returncode == 0, f"{argv}: {p.stderr}")
+        return p.stderr.splitlines()[0].rsplit(", ", 1)[1]
+
+    need(device("-t", "1") == "1 thread" and device("-t", "5") == "5 threads", "-t is not what runs")
+    if shutil.which("taskset"):
+        only = str(min(os.sched_getaffinity(0)))
+        need(device(before=["taskset", "-c", only]) == "1 thread", "one processor, more threads")
+        need(device("-t", "2", before=["taskset", "-c", only]) == "2 threads", "-t does not win")
+
+
+@case
+def nothing_may_be_written_or_locked(t):
+    """No locked memory, no home, no folder for temporary files, caches that cannot be made."""
+    env = {"PATH": t.env["PATH"], "TMPDIR": "/proc/nowhere", "MICA_HOME": "/proc/nowhere"}
+    line = "ulimit -l 64; exec \"$0\" \"$@\""
+    argv = ["run", str(LLAMA), "-p", "Capital of Cyprus?", "--temp", "0", "--think", "off"]
+    words = ["bash", "-c", line, t.mica, *argv]
+    p = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    need(p.returncode == 0 and "Nicosia" in p.stdout, f"exit {p.returncode}: {p.stderr}")
+    t("list", env=env).ok()
+    t("tune", LLAMA, "-t", "1", "-ub", "8", env=env).fails(3, "/proc/nowhere")
+    t("pull", "smollm2-135m", env=env).fails(9, "/proc/nowhere")
 
 
 @case
@@ -757,7 +873,7 @@ def a_disk_that_is_full(t):
 
 @case
 def a_limit_on_files(t):
-    """It is a full disk for who runs into it: one line and exit code 9, nothing half-written under the name."""
+    """A full disk for who runs into it: one line, exit code 9, nothing half-written under the name."""
     (t.tmp / "limit").mkdir()
     for argv in (
         ["synth", "--preset", "smollm2-135m", "--quant", "q8_0", "-o", t.tmp / "limit" / "m.gguf"],
