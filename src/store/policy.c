@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <math.h>
 
-static const double QUICK_TOKENS = 12, SLOW_TOKENS = 2000, QUICK_SHARE = 0.5, MARGIN = 1.25;
+static const double QUICK_TOKENS = 24, SLOW_TOKENS = 256, QUICK_SHARE = 0.2, MARGIN = 1.25;
 enum { GROWTH_MAX = 40 }; // powers of two before all counts are scaled down
 
 typedef enum slot_state { SLOT_EMPTY, SLOT_COMING, SLOT_READY } slot_state;
