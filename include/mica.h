@@ -57,6 +57,16 @@ typedef void mica_progress_fn(void *user, const char *what, uint64_t done, uint6
 
 typedef enum mica_kv_type { MICA_KV_F16 = 0, MICA_KV_F32, MICA_KV_I8 } mica_kv_type;
 
+/* How RAM holds experts that a card has no room for: a copy of all, of those that are not on the card, or the
+ * file's pages. Without a card: ALL and COMPLEMENT refuse a model whose experts do not fit, MMAP leaves what
+ * does not to the system's page cache. */
+typedef enum mica_experts_ram {
+    MICA_EXPERTS_RAM_AUTO = 0, // the first that fits
+    MICA_EXPERTS_RAM_ALL,
+    MICA_EXPERTS_RAM_COMPLEMENT,
+    MICA_EXPERTS_RAM_MMAP
+} mica_experts_ram;
+
 typedef struct mica_load_options {
     const char *path;   // a GGUF file or the first of its shards
     const char *device; // "auto" (NULL), "cpu", "ref", "hip:N", "cuda:N", "sim:N"
@@ -78,6 +88,8 @@ typedef struct mica_load_options {
     const char *draft_path; // a file of its own with the model's draft block; NULL: none
     bool no_draft;  // leave out the model's own draft block (its memory, and its share of reading a prompt)
     bool exact;     // prompt role without float matrix units (the CPU never uses them)
+    mica_experts_ram experts_ram;
+    const char *profile_path; // learned use of experts; NULL: in the cache folder, where it is of use
     const char *trace_path; // record which experts tokens chose, for mica_eval_cache; NULL: do not
     bool text_only; // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)
     mica_cancel_flag *cancel; // borrowed for the load, NULL: none

@@ -134,6 +134,8 @@ mica_status open_flags(mica_load_options *lo, const options *o, const char *path
         .vram_bytes = o->vram,
         .vram_reserve = o->vram_reserve,
         .trace_path = o->trace,
+        .profile_path = o->profile,
+        .experts_ram = (mica_experts_ram)o->experts_ram,
         .cancel = interrupt_flag(),
     };
     return device_of(&lo->device, o, path, err);

@@ -48,9 +48,8 @@ typedef struct option_row {
 #define EVERY ((UINT64_C(1) << CMD_N) - 1)
 #define ROW(g, k, field, who)                                                                                \
     .group = GROUP_##g, .kind = KIND_##k, .offset = offsetof(options, field), .commands = (who)
-#define NO_CARD "not in this version yet: docs/CONTRACT.md lists what is missing"
-#define REFUSED(flag, v)                                                                                     \
-    .kind = KIND_REFUSED, .commands = COMPUTE | C(PLAN), .name = flag, .value = v, .words = NO_CARD
+#define REFUSED(flag, v, why)                                                                                \
+    .kind = KIND_REFUSED, .commands = COMPUTE | C(PLAN), .name = flag, .value = v, .words = why
 
 #define KV_WORDS "f16|f32|int8|q8_0" // the first three in the order of mica_kv_type
 
@@ -254,13 +253,19 @@ static const option_row g_rows[] = {
     {ROW(MODEL, SIZE, vram, COMPUTE | C(PLAN)), .name = "--vram", .value = "SIZE",
      .help = "most of a card's memory to use (default: what is free, less the reserve)"},
     {ROW(MODEL, SIZE, vram_reserve, COMPUTE | C(PLAN)), .name = "--vram-reserve", .value = "SIZE",
-     .help = "memory of the card left alone (default: a 32nd of it, or 512M where a screen is connected)"},
+     .help = "memory of the card left alone (default: a 32nd of it, 700M where a screen is connected, 3G with a desktop)"},
     {ROW(MODEL, FILE, trace, COMPUTE), .name = "--trace", .value = "FILE",
      .help = "record which experts tokens choose into FILE, for `mica eval cache`"},
-    {REFUSED("--kv-resident", "N")},
-    {REFUSED("--n-cpu-moe", "N"), .shorter = "-ncmoe"},
-    {REFUSED("--experts-ram", "HOW")},
-    {REFUSED("--profile", "FILE")},
+    {ROW(MODEL, CHOICE, experts_ram, COMPUTE | C(PLAN)), .name = "--experts-ram", .value = "HOW",
+     .words = "auto|all|complement|mmap",
+     .help = "how memory holds experts that a card has no room for: a copy of all, of those that are not on "
+             "the card, or the file's pages (default auto: the first that fits)"},
+    {ROW(MODEL, FILE, profile, COMPUTE), .name = "--profile", .value = "FILE",
+     .help = "learned use of experts, read at the start and kept up to date (default: experts.db in the "
+             "cache folder)"},
+    {REFUSED("--kv-resident", "N", "not in this version: the whole cache stays where the model runs")},
+    {REFUSED("--n-cpu-moe", "N", "not in this version: --vram says how much of a card to use, and the "
+             "most used experts get it"), .shorter = "-ncmoe"},
 
     // sampling
     {ROW(SAMPLING, REAL, temp, C(RUN) | C(SERVE)), .name = "--temp", .aliases = "--temperature",

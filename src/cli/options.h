@@ -68,7 +68,8 @@ typedef struct options {
     number_list tokens;
     int positions; // 0 last, 1 all
     int64_t top, split_at;
-    const char *ref, *tasks, *base, *trace;
+    const char *ref, *tasks, *base, *trace, *profile;
+    int experts_ram; // mica_experts_ram
     number_list capacity;
     // serve
     const char *host, *api_key_file, *alias, *state_dir, *web_dir;

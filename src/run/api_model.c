@@ -74,6 +74,8 @@ mica_status api_engine_config(engine_config *c, const mica_load_options *o, mica
     c->vram_bytes = o->vram_bytes;
     c->vram_reserve = o->vram_reserve;
     c->trace_path = o->trace_path;
+    c->profile_path = o->profile_path;
+    c->experts_ram = (plan_experts_ram)o->experts_ram; // the same order
     TRY(parse_device(c, o->device, err));
     TRY(parse_isa(c, o->isa, err));
     cpu_topology topo;

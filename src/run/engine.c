@@ -175,11 +175,31 @@ static mica_status plan_from(plan *p, model *m, const engine_config *cfg, mica_e
     return MICA_OK;
 }
 
+enum { NEAR_UBATCH = 64 };
+
+/* What nobody asked to shrink is tried last: KV type, chunk, way of holding experts, then all of them. */
+static void find_near(plan *p, model *m, const engine_config *cfg) {
+    mica_error ignored;
+    for (int how = 1; how < 8 && !p->fits && p->near.n_ctx == 0; how++) {
+        engine_config c = *cfg;
+        plan other;
+        plan_near near = {0};
+        if ((how & 1) && c.kv != KV_I8) c.kv = KV_I8, near.kv = "int8";
+        if ((how & 2) && c.n_ubatch > NEAR_UBATCH) c.n_ubatch = near.n_ubatch = NEAR_UBATCH;
+        if ((how & 4) && c.experts_ram != PLAN_RAM_MMAP) c.experts_ram = near.experts_ram = PLAN_RAM_MMAP;
+        if (plan_from(&other, m, &c, &ignored) != MICA_OK || (!other.fits && other.near.n_ctx == 0)) continue;
+        near.n_ctx = other.near.n_ctx;
+        p->near = near;
+        return;
+    }
+}
+
 mica_status engine_plan(plan *out, const engine_config *cfg, mica_error *err) {
     model *m;
     TRY(model_open(&m, cfg->g, err));
     if (cfg->draft) model_draft_enable(m);
     mica_status st = plan_from(out, m, cfg, err);
+    if (st == MICA_OK) find_near(out, m, cfg);
     model_close(m);
     return st;
 }
@@ -293,6 +313,10 @@ static mica_status open_device(engine *e, const engine_config *cfg, mica_error *
     const model_shape *s = model_shape_of(e->m);
     dev_config dc = device_config(e->m, cfg);
     tiers_config tc = {.p = &e->p, .n_expert = s->n_expert, .n_used = s->n_expert_used};
+    tc.fingerprint = gguf_fingerprint(cfg->g);
+    tc.profile_path = cfg->profile_path;
+    for (uint32_t il = 0; il < MODEL_LAYER_MAX; il++)
+        if (s->experts[il].n_expert) tc.n_layer = il + 1;
     load_watch watch = {cfg, s->weight_bytes};
     TRY(tiers_new(&e->t, &tc, err));
     TRY(open_trace(e, cfg, err));
@@ -317,6 +341,7 @@ mica_status engine_open(engine **out, const engine_config *cfg, mica_error *err)
     e->draft = cfg->draft && model_shape_of(e->m)->has_draft;
     if (e->draft) model_draft_enable(e->m);
     TRY_GOTO(plan_from(&e->p, e->m, cfg, err), done);
+    find_near(&e->p, e->m, cfg);
     TRY_GOTO(plan_check(&e->p, err), done);
     const model_shape *s = model_shape_of(e->m);
     e->g = cfg->g;

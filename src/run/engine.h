@@ -26,6 +26,7 @@ typedef struct engine_config {
     int card;                          // which of a kind of graphics cards
     uint64_t vram_bytes, vram_reserve; // cap, and what is left alone; 0: as the plan thinks fit
     plan_experts_ram experts_ram;
+    const char *profile_path; // learned use of experts; NULL: in the cache folder, and only with tiers
     const char *trace_path; // record routing there; NULL: do not
     void (*loaded)(void *user, uint64_t n_bytes,
                    uint64_t n_total); // weights on the card so far; NULL: nobody asks

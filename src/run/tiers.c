@@ -4,8 +4,10 @@
  * did: a cold start moves fast, a warm one hardly at all. */
 #include "run/tiers.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "store/policy.h"
+#include "store/profile.h"
 
 #include <assert.h>
 
@@ -15,6 +17,7 @@ struct tiers {
     tiers_config cfg;
     dev *d;                               // borrowed; NULL: no slots to look after
     policy *p;                            // owned
+    profile *learned;                     // owned; NULL: nothing is learned
     uint64_t now;                         // rows so far
     uint64_t link_bytes;                  // at the last step
     policy_swap moving[EXPERT_MOVES_MAX]; // [n_moving]
@@ -24,12 +27,17 @@ struct tiers {
 mica_status tiers_new(tiers **out, const tiers_config *cfg, mica_error *err) {
     *out = mem_calloc(1, sizeof **out);
     if (!*out) return fail(err, MICA_E_NOMEM, "experts: out of memory");
-    (*out)->cfg = *cfg;
+    tiers *t = *out;
+    t->cfg = *cfg;
+    profile_key key = {cfg->fingerprint, cfg->n_layer, cfg->n_expert, cfg->n_used};
+    if (cfg->n_layer > 0 && (cfg->profile_path || !plan_all_resident(cfg->p)))
+        t->learned = profile_open(cfg->profile_path, &key);
     return MICA_OK;
 }
 
 void tiers_free(tiers *t) {
     if (!t) return;
+    profile_close(t->learned);
     policy_free(t->p);
     mem_free(t);
 }
@@ -52,9 +60,13 @@ static void slabs_of(const plan *p, dev_expert_slabs *s) {
     }
 }
 
-/* Nothing is known yet: every layer gets an equal share, which the first uses overrule. */
-static mica_status seed_evenly(tiers *t, uint32_t n_layer, mica_error *err) {
+/* What earlier runs learned; else every layer gets an equal share, which the first uses overrule. */
+static mica_status seed(tiers *t, uint32_t n_layer, mica_error *err) {
     uint32_t n = t->cfg.n_expert;
+    if (t->learned && profile_tokens(t->learned) > 0) {
+        policy_seed(t->p, profile_use(t->learned), profile_tokens(t->learned));
+        return MICA_OK;
+    }
     float *use = mem_calloc((size_t)n_layer * n, sizeof *use);
     if (!use) return fail(err, MICA_E_NOMEM, "experts: out of memory");
     for (size_t i = 0; i < (size_t)n_layer * n; i++) use[i] = 1e-6f * (float)(n - i % n);
@@ -109,7 +121,7 @@ mica_status tiers_fill(tiers *t, dev *d, mica_error *err) {
                        .n_slot = s.n_slot,
                        .blob_bytes = blob_bytes};
     TRY(policy_new(&t->p, &c, err));
-    TRY(seed_evenly(t, s.n_layer, err));
+    TRY(seed(t, s.n_layer, err));
     TRY(first_filling(t, d, n_slot, err));
     if (!plan_all_resident(t->cfg.p) && n_slot > 0) t->d = d;
     return MICA_OK;
@@ -118,6 +130,7 @@ mica_status tiers_fill(tiers *t, dev *d, mica_error *err) {
 /* ---- steps ---- */
 
 void tiers_routed(tiers *t, uint32_t layer, const int32_t *ids, uint32_t n) {
+    if (t->learned) profile_note(t->learned, layer, ids, n / t->cfg.n_used);
     if (t->d) policy_note(t->p, t->now, layer, ids, n / t->cfg.n_used);
 }
 
@@ -138,6 +151,7 @@ static void settle_moves(tiers *t) {
 void tiers_step(tiers *t, uint32_t n_row) {
     dev_expert_stats s;
     dev_expert_move m[EXPERT_MOVES_MAX];
+    if (t->learned) profile_tick(t->learned, clock_ns());
     if (!t->d) return;
     t->now += n_row;
     settle_moves(t);

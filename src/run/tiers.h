@@ -12,8 +12,10 @@
 #include "store/plan.h"
 
 typedef struct tiers_config {
-    const plan *p; // borrowed
-    uint32_t n_expert, n_used;
+    const plan *p;                      // borrowed
+    uint32_t n_layer, n_expert, n_used; // n_layer: beyond the last with experts
+    uint64_t fingerprint;               // of the model's file
+    const char *profile_path;           // NULL: the default, and only when some experts are elsewhere
 } tiers_config;
 
 typedef struct tiers tiers;

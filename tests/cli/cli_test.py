@@ -373,8 +373,6 @@ def device_flags_refuse(t):
     for flag, value in (
         ("--kv-resident", "1"),
         ("--n-cpu-moe", "4"),
-        ("--experts-ram", "all"),
-        ("--profile", "x"),
     ):
         t.run("-p", "x", flag, value).fails(7, flag, "not in this version")
     if not any(d["usable"] and ":" in d["id"] for d in t("devices", "--json").json()):

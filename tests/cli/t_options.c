@@ -105,7 +105,7 @@ static void test_errors_leave_nothing_behind(void **state) {
     expect_error("plan -m a word", MICA_E_ARG);
     expect_error("run -c", MICA_E_ARG);
     expect_error("run -c 1e3", MICA_E_ARG);
-    expect_error("run --stop a --experts-ram mmap", MICA_E_DEVICE);
+    expect_error("run --stop a --kv-resident 9", MICA_E_DEVICE);
     expect_error("run --ram 16GB", MICA_E_ARG);
     expect_error("run --ram 9999999T", MICA_E_ARG);
     expect_error("run --temp inf", MICA_E_ARG);

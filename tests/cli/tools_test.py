@@ -138,6 +138,14 @@ def plan_says_where_bytes_go(t):
     small = t("plan", "-m", LLAMA, "--json", "--ram", "1M")
     need(small.rc == 6 and json.loads(small.out)["fits"] is False, f"exit {small.rc}")
     need("does not fit" in small.err, small.err)
+    near = t("plan", "-m", LLAMA, "--json", "--ram", "20M", "-c", "100000")
+    n = json.loads(near.out)["nearest"]["context"]
+    need(near.rc == 6 and f"--context {n} would fit" in near.err and "{" not in near.err, near.err)
+    t("plan", "-m", LLAMA, "--ram", "20M", "-c", str(n)).ok()
+    need(t("plan", "-m", LLAMA, "--ram", "20M", "-c", str(n + 256)).rc == 6, "it was the nearest")
+    picture = t("plan", "-m", FIXTURES / "qwen3_moe.q4_k_m.gguf").ok().out
+    need(max(len(x) for x in picture.splitlines()) <= 80, picture)
+    need("experts: 24: 24 in memory" in picture and "  [" in picture, picture)
 
 
 @case
