@@ -149,6 +149,29 @@ def plan_says_where_bytes_go(t):
 
 
 @case
+def experts_elsewhere_are_planned_and_learned(t):
+    moe = FIXTURES / "qwen3_moe.q4_k_m.gguf"
+    sim = {"MICA_SIM": "vram=1G"}
+    base = ["plan", "-m", moe, "--device", "sim:0", "--json", "-c", "256", "--ubatch", "64"]
+    whole = t(*base, env=sim).json()
+    card = whole["tiers"][0]
+    need(card["device"] == "sim:0" and whole["experts"]["vram"] == 24, f"{whole}")
+    cap = str(sum(i["bytes"] for i in card["items"]) - 500_000)
+    for how in ("auto", "all", "complement", "mmap"):
+        d = t(*base, "--vram", cap, "--experts-ram", how, env=sim).json()
+        e = d["experts"]
+        need(d["fits"] and 0 < e["vram"] < 24 and e["vram"] + e["ram"] + e["ssd"] == 24, f"{how}: {d}")
+        need(sum(i["bytes"] for i in d["tiers"][0]["items"]) <= int(cap), f"{how}: over the cap")
+    db = t.tmp / "learned.db"
+    run = ["run", "-m", moe, "-p", "hello", "-n", "20", "--temp", "0", "--profile", db]
+    text = t(*run).ok().out
+    size = db.stat().st_size
+    need(size > 0 and t(*run).ok().out == text, "--profile")
+    r = t("run", "-m", moe, "-p", "hello", "-n", "20", "--temp", "0", "--profile", moe)
+    need(r.rc == 0 and r.out == text and "learned use of experts is not kept" in r.err, r.err)
+
+
+@case
 def devices_are_listed(t):
     d = t("devices", "--json").json()
     for key in (
