@@ -253,7 +253,8 @@ static const option_row g_rows[] = {
     {ROW(MODEL, SIZE, vram, COMPUTE | C(PLAN)), .name = "--vram", .value = "SIZE",
      .help = "most of a card's memory to use (default: what is free, less the reserve)"},
     {ROW(MODEL, SIZE, vram_reserve, COMPUTE | C(PLAN)), .name = "--vram-reserve", .value = "SIZE",
-     .help = "memory of the card left alone (default: a 32nd of it, 700M where a screen is connected, 3G with a desktop)"},
+     .help = "memory of the card left alone "
+             "(default: a 32nd of it, 700M where a screen is connected, 3G with a desktop)"},
     {ROW(MODEL, FILE, trace, COMPUTE), .name = "--trace", .value = "FILE",
      .help = "record which experts tokens choose into FILE, for `mica eval cache`"},
     {ROW(MODEL, CHOICE, experts_ram, COMPUTE | C(PLAN)), .name = "--experts-ram", .value = "HOW",
