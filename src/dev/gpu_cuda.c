@@ -19,21 +19,35 @@ enum {
 enum { FUNC_SHARED_MAX = 8 }; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100 };
 
+/* CUlaunchAttribute and CUlaunchConfig, as cuda.h lays them out. */
+enum { EARLY_START = 6 }; // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+enum { EARLY_CC = 9, EARLY_DRIVER = 12030 }; // since when kernels wait by themselves; and within graphs
+typedef struct launch_attribute {
+    uint32_t id, pad;
+    union {
+        char bytes[64];
+        int allowed;
+    } value;
+} launch_attribute;
+typedef struct launch_config {
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream;
+    launch_attribute *attributes;
+    unsigned n_attribute;
+} launch_config;
+
 static struct {
     int (*ctx_retain)(void **ctx, int card);
     int (*ctx_release)(int card);
     int (*ctx_set)(void *ctx);
     int (*launch)(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                   unsigned shared, void *stream, void **params, void **extra);
+    /* With attributes; NULL when a card that is open is too old for EARLY_START. */
+    int (*launch_ex)(const launch_config *c, void *f, void **params, void **extra);
     int (*func_set)(void *f, int attribute, int v);
     int (*error_name)(int rc, const char **name);
     gpu_drv *table;
 } g;
-
-static int card_open(void **ctx, int card) {
-    int rc = g.ctx_retain(ctx, card);
-    return rc ? rc : g.ctx_set(*ctx);
-}
 
 static void card_close(void *ctx, int card) {
     (void)ctx;
@@ -45,11 +59,21 @@ static int enter(void *ctx, int card) {
     return g.ctx_set(ctx);
 }
 
+/* A kernel may start while the one before it runs: it waits for it by itself (grid_wait of kern/prelude.cuh). */
 static int launch(void *f, const gpu_launch_shape *s, void *stream, const void *args, size_t n_args) {
     (void)n_args;
     void *params[1] = {(void *)(uintptr_t)args}; // read, not written
-    return g.launch(f, s->grid[0], s->grid[1], s->grid[2], s->block[0], s->block[1], s->block[2],
-                    s->shared_bytes, stream, params, NULL);
+    if (!g.launch_ex)
+        return g.launch(f, s->grid[0], s->grid[1], s->grid[2], s->block[0], s->block[1], s->block[2],
+                        s->shared_bytes, stream, params, NULL);
+    launch_attribute early = {.id = EARLY_START, .value.allowed = 1};
+    launch_config c = {{s->grid[0], s->grid[1], s->grid[2]},
+                       {s->block[0], s->block[1], s->block[2]},
+                       s->shared_bytes,
+                       stream,
+                       &early,
+                       1};
+    return g.launch_ex(&c, f, params, NULL);
 }
 
 static int shared_allow(void *f, uint32_t n_bytes) {
@@ -68,6 +92,12 @@ static mica_status status_of(int rc) {
 static int attribute(int which, int card) {
     int v = 0;
     return g.table->attribute(&v, which, card) == 0 ? v : 0;
+}
+
+static int card_open(void **ctx, int card) {
+    if (attribute(CC_MAJOR, card) < EARLY_CC || g.table->code_version < EARLY_DRIVER) g.launch_ex = NULL;
+    int rc = g.ctx_retain(ctx, card);
+    return rc ? rc : g.ctx_set(*ctx);
 }
 
 static void describe(gpu_card *c) {
@@ -116,6 +146,7 @@ void gpu_cuda_fill(gpu_drv *v) {
     *(void **)&g.ctx_release = dlsym(lib.handle, "cuDevicePrimaryCtxRelease_v2");
     *(void **)&g.ctx_set = dlsym(lib.handle, "cuCtxSetCurrent");
     *(void **)&g.launch = dlsym(lib.handle, "cuLaunchKernel");
+    *(void **)&g.launch_ex = dlsym(lib.handle, "cuLaunchKernelEx");
     *(void **)&g.func_set = dlsym(lib.handle, "cuFuncSetAttribute");
     *(void **)&g.error_name = dlsym(lib.handle, "cuGetErrorName");
     if (!missing && !(g.ctx_retain && g.ctx_release && g.ctx_set && g.launch && g.func_set && g.error_name))

@@ -28,16 +28,29 @@ static uint32_t blocks_of(linear_job *j, uint32_t rows_a_block) {
     return n;
 }
 
+/* Rows of weights that a group of lanes takes when there is one row of activations. */
+static uint32_t rows_a_group(uint32_t type) {
+    switch (type) {
+    case GGUF_Q4_K: return PAIR_ROWS_Q4_K;
+    case GGUF_Q5_K: return PAIR_ROWS_Q5_K;
+    case GGUF_Q6_K: return PAIR_ROWS_Q6_K;
+    default: return 1;
+    }
+}
+
 static mica_status token_launch(gpu *g, linear_job *j, mica_error *err) {
     const weight_ref *w = &j->out[0].w;
     static const uint32_t rows[3] = {1, 4, 8};
+    bool quant = gguf_type_get(w->type)->cls == GGUF_CLASS_QUANT;
     uint32_t n_segment = gpu_ceil(w->n_col, SEGMENT_COLS), n = j->n_row, i = 0;
-    if (n_segment > TOKEN_GROUPS)
-        return fail(err, MICA_E_UNSUPPORTED, "product: %u inputs: a card takes %d", w->n_col,
-                    TOKEN_GROUPS * SEGMENT_COLS);
-    if (!j->pairs.at) i = n <= 1 ? 0 : n <= 4 ? 1 : 2;
+    uint32_t n_group = quant ? TOKEN_THREADS / ROW_LANES : TOKEN_THREADS / FLOAT_LANES;
+    if (n_segment > n_group)
+        return fail(err, MICA_E_UNSUPPORTED, "product: %u inputs: a card takes %u", w->n_col,
+                    n_group * SEGMENT_COLS);
+    if (!j->pairs.at) i = n <= 1 ? 0 : n <= 4 || n_segment > n_group * TOKEN_ACTS / TOKEN_ROWS ? 1 : 2;
+    if (quant && i == 2) n_group = n_group * TOKEN_ACTS / TOKEN_ROWS;
     j->n_segment = n_segment;
-    j->n_block_row = TOKEN_GROUPS / n_segment;
+    j->n_block_row = n_group / n_segment * (i == 0 ? rows_a_group(w->type) : 1);
     gpu_dims grid = {blocks_of(j, j->n_block_row), gpu_ceil(n, rows[i]), 1};
     return GPU_GO_KERNEL(g, g_types[w->type].token[i], grid, TOKEN_THREADS, j);
 }

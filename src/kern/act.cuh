@@ -49,4 +49,33 @@ DEV void act_store(const quant_act *a, u64 row, u32 i, float x, bool on, const b
     a->s[at / 32] = s.d * (float)sum;
 }
 
+/* The same with four columns a lane, i .. i + 3: eight lanes have a block. */
+DEV void act_store4(const quant_act *a, u64 row, u32 i, const float x[4], bool on, const bad_note *bad) {
+    float amax = 0.0f;
+    bool finite = true;
+    UNROLL
+    for (u32 k = 0; k < 4; k++) {
+        amax = f32_abs(x[k]) > amax ? f32_abs(x[k]) : amax;
+        finite = finite && f32_finite(x[k]);
+    }
+    const act_scale s = act_scale_of(lane_max_f32(amax, 8));
+    u32 q = 0;
+    i32 sum = 0;
+    UNROLL
+    for (u32 k = 0; k < 4; k++) {
+        const i32 v = f32_finite(x[k]) ? act_round(x[k], s.inv) : 0;
+        q |= ((u32)v & 255) << 8 * k;
+        sum += v;
+    }
+    const i32 half = lane_sum_i32(sum, 4), whole = half + (i32)lane_xor_u32((u32)half, 4);
+    if (!on) return;
+    if (!finite) note_bad(bad);
+    const u64 at = row * a->ld + i;
+    store_4(a->q + at, q);
+    if (LANE % 4 == 0) a->s16[at / 16] = s.d * (float)half;
+    if (LANE % 8 != 0) return;
+    a->d[at / 32] = s.d;
+    a->s[at / 32] = s.d * (float)whole;
+}
+
 #endif

@@ -2,6 +2,7 @@
 #include "kern/embed.cuh"
 #include "kern/norm.cuh"
 #include "kern/linear.cuh"
+#include "kern/pair.cuh"
 #include "kern/prompt.cuh"
 #include "kern/rope.cuh"
 #include "kern/attn.cuh"

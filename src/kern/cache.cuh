@@ -33,7 +33,7 @@ DEV void cache_load8(float v[8], const void *p, kv_type type, u64 i) {
         UNROLL
         for (u32 k = 0; k < 8; k++) v[k] = f16_to_f32((u16)(w[k / 2] >> 16 * (k % 2) & 0xFFFF));
     } else {
-        load_words(w, (const i8 *)p + i, 2, 8);
+        load_8(w, (const i8 *)p + i);
         UNROLL
         for (u32 k = 0; k < 8; k++) v[k] = (float)(i8)(w[k / 4] >> 8 * (k % 4) & 255);
     }

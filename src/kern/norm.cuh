@@ -4,6 +4,19 @@
 
 #include "kern/act.cuh"
 
+/* m <= NORM_TILE values to the tile, by all threads; all loads on their way at once. */
+DEV void tile_load(float *tile, const float *x, u32 m) {
+    float v[NORM_TILE / NORM_THREADS];
+    UNROLL
+    for (u32 k = 0; k < NORM_TILE / NORM_THREADS; k++) {
+        const u32 i = k * NORM_THREADS + THREAD;
+        v[k] = i < m ? x[i] : 0.0f;
+    }
+    lane_join();
+    UNROLL
+    for (u32 k = 0; k < NORM_TILE / NORM_THREADS; k++) tile[k * NORM_THREADS + THREAD] = v[k];
+}
+
 /* Sum of squares by rule 8 for a block of NORM_THREADS: all of them bring values to the tile, threads 0 to
  * 63 have the partial sums. When n <= NORM_TILE the tile holds x afterwards. Every thread has the result. */
 DEV float block_sum_squares(const float *x, u32 n, float *tile, float *pair) {
@@ -11,10 +24,18 @@ DEV float block_sum_squares(const float *x, u32 n, float *tile, float *pair) {
     for (u32 at = 0; at < n; at += NORM_TILE) {
         const u32 m = u32_min(n - at, NORM_TILE);
         if (at) block_sync();
-        for (u32 i = THREAD; i < m; i += NORM_THREADS) tile[i] = x[at + i];
+        tile_load(tile, x + at, m);
         block_sync();
         if (THREAD < 64) {
-            for (u32 i = THREAD; i < m; i += 64) p = f32_fma(tile[i], tile[i], p);
+            u32 i = THREAD;
+            for (; i + 7 * 64 < m; i += 8 * 64) { // the loads do not wait for the sum
+                float v[8];
+                UNROLL
+                for (u32 k = 0; k < 8; k++) v[k] = tile[i + 64 * k];
+                UNROLL
+                for (u32 k = 0; k < 8; k++) p = f32_fma(v[k], v[k], p);
+            }
+            for (; i < m; i += 64) p = f32_fma(tile[i], tile[i], p);
         }
     }
     p = lane_tree_f32(p, 32);
@@ -38,6 +59,15 @@ DEV float rms_factor(float sum_squares, u32 n, float eps) {
     return 1.0f / f32_sqrt(sum_squares / (float)n + eps);
 }
 
+/* x r w of columns i .. i + 3; 0 from n on. */
+DEV void norm_four(float v[4], const float *x, const float *w, u32 i, u32 n, float r) {
+    UNROLL
+    for (u32 k = 0; k < 4; k++) {
+        v[k] = i + k < n ? x[i + k] * r : 0.0f;
+        if (w && i + k < n) v[k] = v[k] * w[i + k];
+    }
+}
+
 /* y = RMS(x) * w, quantised when asked.
  *   grid    n_row; block NORM_THREADS
  *   shared  32 KiB
@@ -51,13 +81,16 @@ KERNEL(norm_rows, norm_job, NORM_THREADS) {
     float *y = job.a.y.x + (u64)row * job.a.y.ld;
     const float r = rms_factor(block_sum_squares(x, n, tile, pair), n, job.a.eps);
     const float *from = n <= NORM_TILE ? tile : x;
-    for (u32 i0 = 0; i0 < n; i0 += NORM_THREADS) {
-        const u32 i = i0 + THREAD;
-        const bool on = i < n;
-        float v = on ? from[i] * r : 0.0f;
-        if (on && job.a.w) v = v * job.a.w[i];
-        if (on) y[i] = v;
-        if (job.a.want_q) act_store(&job.a.y, row, i, v, on, &job.bad);
+    for (u32 i0 = 0; i0 < n; i0 += 4 * NORM_THREADS) {
+        const u32 i = i0 + 4 * THREAD;
+        float v[4];
+        norm_four(v, from, job.a.w, i, n, r);
+        if (n % 4 == 0 && i < n) {
+            store_16(y + i, v);
+        } else {
+            for (u32 k = 0; k < 4 && i + k < n; k++) y[i + k] = v[k];
+        }
+        if (job.a.want_q) act_store4(&job.a.y, row, i, v, i < n, &job.bad);
     }
 }
 

@@ -48,6 +48,16 @@ typedef uint64_t u64;
 #define UNROLL
 #define UNROLL_BY_2
 #define block_sync() simt_barrier(__LINE__)
+/* Nothing before it is moved behind it: between loads that shall all be on their way and their use. Every lane of
+ * the wave. */
+#define lane_join() (void)0
+/* A kernel may start while the one before it in the stream still runs, where a card can do that. What that one
+ * writes is there after grid_wait, and nothing is written before it. KERNEL does it at the start; a kernel of
+ * KERNEL_EARLY must call it itself, as soon as it needs more than its record and constant weights. fit: so many
+ * of its blocks must fit a multiprocessor; a compiler that is not told saves registers and brings loads one by
+ * one. */
+#define grid_wait() (void)0
+#define KERNEL_EARLY(name, record, threads, fit) KERNEL(name, record, threads)
 
 DEV float f32_rint(float x) {
     return rintf(x);
@@ -59,9 +69,33 @@ DEV i32 dot4(u32 a, u32 b, i32 c) {
     for (u32 i = 0; i < 32; i += 8) c += (i32)(i8)(a >> i & 255) * (i32)(i8)(b >> i & 255);
     return c;
 }
-/* 16 aligned bytes. */
+/* The same address, known to be of the card's own memory: a pointer that was itself loaded could be of shared
+ * memory for all that a compiler knows. */
+DEV const u8 *global_bytes(const void *p) {
+    return (const u8 *)p;
+}
+/* 8 and 16 aligned bytes. */
+DEV void load_8(u32 o[2], const void *p) {
+    memcpy(o, p, 8);
+}
 DEV void load_16(u32 o[4], const void *p) {
     memcpy(o, p, 16);
+}
+/* The same from the card's own memory, where it stands: a compiler that fears for registers moves loads to where
+ * their values are used, and nothing is on its way any more. */
+#define fetch_4(o, p) memcpy(o, p, 4)
+#define fetch_8 load_8
+#define fetch_16 load_16
+/* 16 bytes from an even address, in two steps, so that they can be on their way while others are worked on: a
+ * card that loads from aligned addresses alone brings the words around them. */
+typedef struct any_16 {
+    u32 w[4];
+} any_16;
+DEV void any_16_load(any_16 *o, const void *p) {
+    memcpy(o->w, p, 16);
+}
+DEV void any_16_get(u32 o[4], const any_16 *a) {
+    memcpy(o, a->w, 16);
 }
 
 /* A wave operation is one exchange: simt_wave gives what every lane brought, four words a lane. */
@@ -152,8 +186,24 @@ typedef unsigned long long u64;
 
 #define DEV static __device__ __forceinline__
 #define TABLE static __device__ const
-#define KERNEL(name, record, threads)                                                                        \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ record job)
+#if __CUDA_ARCH__ >= 900
+#define grid_wait() asm volatile("griddepcontrol.wait;" ::: "memory")
+#define grid_next() asm volatile("griddepcontrol.launch_dependents;")
+#else
+#define grid_wait() (void)0
+#define grid_next() (void)0
+#endif
+#define KERNEL_OF(name, record, bounds, start)                                                               \
+    DEV void name##_body(const record &job);                                                                 \
+    extern "C" __global__ void __launch_bounds__ bounds name(const __grid_constant__ record job) {           \
+        grid_next();                                                                                         \
+        start;                                                                                               \
+        name##_body(job);                                                                                    \
+    }                                                                                                        \
+    DEV void name##_body(const record &job)
+#define KERNEL(name, record, threads) KERNEL_OF(name, record, (threads), grid_wait())
+#define KERNEL_EARLY(name, record, threads, fit) KERNEL_OF(name, record, (threads, fit), )
+#define lane_join() __syncwarp()
 #define SHARED(type, name, n) __shared__ __attribute__((aligned(16))) type name[n]
 #define THREAD threadIdx.x
 #define BLOCK_X blockIdx.x
@@ -219,6 +269,11 @@ DEV void lane_mma_i8_half(i32 c[4], const u32 a[2], const u32 b[1]) {
 #else
 #define TILE_MMA 0
 #endif
+DEV const u8 *global_bytes(const void *p) {
+    u64 at;
+    asm("cvta.to.global.u64 %0, %1;" : "=l"(at) : "l"(p)); // as seen: a pair of casts is folded away
+    return (const u8 *)__cvta_global_to_generic(at);
+}
 DEV u16 load_u16(const void *p) {
     return *(const u16 *)p; // no format puts 16 bits on an odd address
 }
@@ -258,6 +313,41 @@ DEV void load_16(u32 o[4], const void *p) {
     o[2] = v.z;
     o[3] = v.w;
 }
+DEV void load_8(u32 o[2], const void *p) {
+    uint2 v = *(const uint2 *)p;
+    o[0] = v.x;
+    o[1] = v.y;
+}
+DEV void fetch_4(u32 o[1], const void *p) {
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(o[0]) : "l"(p));
+}
+DEV void fetch_8(u32 o[2], const void *p) {
+    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(o[0]), "=r"(o[1]) : "l"(p));
+}
+DEV void fetch_16(u32 o[4], const void *p) {
+    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(o[0]), "=r"(o[1]), "=r"(o[2]), "=r"(o[3])
+                 : "l"(p));
+}
+typedef struct any_16 {
+    u32 w[8], off;
+} any_16;
+/* Up to 15 bytes on either side are read too, in the 16 bytes' own aligned 16. */
+DEV void any_16_load(any_16 *o, const void *p) {
+    const u64 at = (u64)p;
+    o->off = (u32)(at & 15);
+    fetch_16(o->w, (const void *)(at & ~(u64)15));
+    fetch_16(o->w + 4, (const void *)((at + 15) & ~(u64)15));
+}
+DEV void any_16_get(u32 o[4], const any_16 *a) {
+    u32 w[6], v[5];
+    UNROLL
+    for (u32 i = 0; i < 6; i++) w[i] = a->off & 8 ? a->w[i + 2] : a->w[i];
+    UNROLL
+    for (u32 i = 0; i < 5; i++) v[i] = a->off & 4 ? w[i + 1] : w[i];
+    UNROLL
+    for (u32 i = 0; i < 4; i++) o[i] = __funnelshift_r(v[i], v[i + 1], 8 * (a->off & 3));
+}
 DEV float lane_xor_f32(float v, u32 mask) {
     return __shfl_xor_sync(0xFFFFFFFFu, v, (int)mask);
 }
@@ -280,6 +370,9 @@ DEV float lane_get_f32(float v, u32 from) {
 #define KERNEL(name, record, threads)                                                                        \
     extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(64, threads)))                     \
     name(const record job)
+#define KERNEL_EARLY(name, record, threads, fit) KERNEL(name, record, threads)
+#define grid_wait() (void)0
+#define lane_join() (void)0
 #define SHARED(type, name, n) __shared__ __attribute__((aligned(16))) type name[n]
 #define THREAD ((u32)__builtin_amdgcn_workitem_id_x())
 #define BLOCK_X ((u32)__builtin_amdgcn_workgroup_id_x())
@@ -329,6 +422,9 @@ DEV i32 dot4(u32 a, u32 b, i32 c) {
 typedef u16 any_u16 __attribute__((aligned(1), may_alias));
 typedef u32 any_u32 __attribute__((aligned(1), may_alias));
 typedef u32 quad_u32 __attribute__((ext_vector_type(4), may_alias));
+DEV const u8 *global_bytes(const void *p) {
+    return (const u8 *)(const __attribute__((address_space(1))) u8 *)p;
+}
 DEV u16 load_u16(const void *p) {
     return *(const any_u16 *)p;
 }
@@ -344,6 +440,22 @@ DEV void load_16(u32 o[4], const void *p) {
     o[1] = v.y;
     o[2] = v.z;
     o[3] = v.w;
+}
+DEV void load_8(u32 o[2], const void *p) {
+    __builtin_memcpy(o, __builtin_assume_aligned(p, 8), 8);
+}
+#define fetch_4(o, p) __builtin_memcpy(o, __builtin_assume_aligned(p, 4), 4)
+#define fetch_8 load_8
+#define fetch_16 load_16
+typedef struct any_16 {
+    u32 w[4];
+} any_16;
+DEV void any_16_load(any_16 *o, const void *p) {
+    __builtin_memcpy(o->w, p, 16);
+}
+DEV void any_16_get(u32 o[4], const any_16 *a) {
+    UNROLL
+    for (u32 i = 0; i < 4; i++) o[i] = a->w[i];
 }
 DEV u32 lane_of_wave() {
 #if WAVE == 64
@@ -401,6 +513,24 @@ DEV i32 lane_sum_i32(i32 v, u32 n) {
 
 DEV float f32_fma(float a, float b, float c) {
     return __builtin_fmaf(a, b, c);
+}
+/* Four bytes to an aligned address. */
+DEV void store_4(void *p, u32 v) {
+#if defined(MICA_SIMT)
+    memcpy(p, &v, 4);
+#else
+    *(u32 *)p = v;
+#endif
+}
+/* Four floats to an address of 16. */
+DEV void store_16(float *p, const float v[4]) {
+#if defined(MICA_SIMT)
+    memcpy(p, v, 16);
+#elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
+    *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]);
+#else
+    __builtin_memcpy(__builtin_assume_aligned(p, 16), v, 16);
+#endif
 }
 DEV float f32_abs(float x) {
     return bits_f32(f32_bits(x) & 0x7FFFFFFFu);

@@ -12,8 +12,19 @@ enum {
     TOKEN_THREADS = 256,
     TOKEN_GROUPS = TOKEN_THREADS / ROW_LANES,
     TOKEN_ROWS = 8,      // rows of activations at once, at most
+    TOKEN_ACTS = 8,      // of them, those that a group of lanes takes at most
+    FLOAT_LANES = 32,    // lanes that share a segment of a row of float weights
+    FLOAT_AHEAD = 8,     // steps of 64 columns that are loaded together
     UNIT_COLS = 256,     // columns of a unit of rule 3
     SEGMENT_COLS = 4096, // columns of a segment, at most
+
+    // One row of activations meets so many rows of weights a group of lanes, so many units being on their way.
+    PAIR_ROWS_Q4_K = 1,
+    PAIR_AHEAD_Q4_K = 2,
+    PAIR_ROWS_Q5_K = 2,
+    PAIR_AHEAD_Q5_K = 1,
+    PAIR_ROWS_Q6_K = 1,
+    PAIR_AHEAD_Q6_K = 1,
 
     PROMPT_THREADS = 256,
     PROMPT_TILE = 64, // rows of weights and of activations

@@ -10,6 +10,9 @@
     DEV u64 name##_row_bytes(u32 n_col) {                                                                    \
         return (u64)(n_col / block) * bytes;                                                                 \
     }
+ROW_BYTES(f32, 1, 4)
+ROW_BYTES(f16, 1, 2)
+ROW_BYTES(bf16, 1, 2)
 ROW_BYTES(q4_0, 32, 18)
 ROW_BYTES(q4_1, 32, 20)
 ROW_BYTES(q5_0, 32, 22)
