@@ -20,7 +20,7 @@ enum { FUNC_SHARED_MAX = 8 }; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100 };
 
 /* CUlaunchAttribute and CUlaunchConfig, as cuda.h lays them out. */
-enum { EARLY_START = 6 }; // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+enum { EARLY_START = 6 };                    // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 enum { EARLY_CC = 9, EARLY_DRIVER = 12030 }; // since when kernels wait by themselves; and within graphs
 typedef struct launch_attribute {
     uint32_t id, pad;
@@ -59,7 +59,8 @@ static int enter(void *ctx, int card) {
     return g.ctx_set(ctx);
 }
 
-/* A kernel may start while the one before it runs: it waits for it by itself (grid_wait of kern/prelude.cuh). */
+/* A kernel may start while the one before it runs: it waits for it by itself (grid_wait of kern/prelude.cuh).
+ */
 static int launch(void *f, const gpu_launch_shape *s, void *stream, const void *args, size_t n_args) {
     (void)n_args;
     void *params[1] = {(void *)(uintptr_t)args}; // read, not written

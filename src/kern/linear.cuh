@@ -104,8 +104,8 @@ DEV u32 token_act(const linear_job *j, const token_place *p, const token_shape *
 
 /* Where the group's value for its row of weights r and of activations i meets the other segments':
  * [row of the block, segment, n_row]. */
-DEV u32 token_part(const linear_job *j, const linear_pick *o, const token_place *p, const token_shape *t, u32 r,
-                   u32 i) {
+DEV u32 token_part(const linear_job *j, const linear_pick *o, const token_place *p, const token_shape *t,
+                   u32 r, u32 i) {
     return ((p->ir + r - o->block * j->n_block_row) * j->n_segment + p->is) * t->n_row + p->set + i;
 }
 
@@ -266,7 +266,7 @@ DEV void token_float_add(float acc[2], float w[FLOAT_AHEAD][2], const float *x) 
  *   order   rule 5 */
 #define TOKEN_FLOAT(name, nt)                                                                                \
     KERNEL_EARLY(token_##name##_##nt, linear_job, TOKEN_THREADS, nt == 1 ? 4 : 2) {                          \
-        SHARED(float, part, TOKEN_THREADS / FLOAT_LANES *nt);                                                \
+        SHARED(float, part, TOKEN_THREADS / FLOAT_LANES * nt);                                               \
         grid_wait();                                                                                         \
         const linear_pick o = linear_pick_of(&job);                                                          \
         const token_shape shape = token_shape_of(FLOAT_LANES, 1, nt, nt);                                    \

@@ -17,6 +17,20 @@ DEV void tile_load(float *tile, const float *x, u32 m) {
     for (u32 k = 0; k < NORM_TILE / NORM_THREADS; k++) tile[k * NORM_THREADS + THREAD] = v[k];
 }
 
+/* The squares of a thread's share of a tile, THREAD < 64, added to p. */
+DEV float tile_squares(const float *tile, u32 m, float p) {
+    u32 i = THREAD;
+    for (; i + 7 * 64 < m; i += 8 * 64) { // the loads do not wait for the sum
+        float v[8];
+        UNROLL
+        for (u32 k = 0; k < 8; k++) v[k] = tile[i + 64 * k];
+        UNROLL
+        for (u32 k = 0; k < 8; k++) p = f32_fma(v[k], v[k], p);
+    }
+    for (; i < m; i += 64) p = f32_fma(tile[i], tile[i], p);
+    return p;
+}
+
 /* Sum of squares by rule 8 for a block of NORM_THREADS: all of them bring values to the tile, threads 0 to
  * 63 have the partial sums. When n <= NORM_TILE the tile holds x afterwards. Every thread has the result. */
 DEV float block_sum_squares(const float *x, u32 n, float *tile, float *pair) {
@@ -26,17 +40,7 @@ DEV float block_sum_squares(const float *x, u32 n, float *tile, float *pair) {
         if (at) block_sync();
         tile_load(tile, x + at, m);
         block_sync();
-        if (THREAD < 64) {
-            u32 i = THREAD;
-            for (; i + 7 * 64 < m; i += 8 * 64) { // the loads do not wait for the sum
-                float v[8];
-                UNROLL
-                for (u32 k = 0; k < 8; k++) v[k] = tile[i + 64 * k];
-                UNROLL
-                for (u32 k = 0; k < 8; k++) p = f32_fma(v[k], v[k], p);
-            }
-            for (; i < m; i += 64) p = f32_fma(tile[i], tile[i], p);
-        }
+        if (THREAD < 64) p = tile_squares(tile, m, p);
     }
     p = lane_tree_f32(p, 32);
     if (THREAD < 64 && LANE == 0) pair[THREAD / 32] = p;

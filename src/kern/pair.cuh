@@ -1,5 +1,5 @@
-/* Products in the token role with the types whose bytes each hold weights of two blocks of 32 (Q4_K, Q5_K: the
- * low and the high halves of 16 bytes; Q6_K as well, two blocks apart).
+/* Products in the token role with the types whose bytes each hold weights of two blocks of 32 (Q4_K, Q5_K:
+ * the low and the high halves of 16 bytes; Q6_K as well, two blocks apart).
  *
  * A lane has 16 weights of both blocks, those of the same bytes: nothing is read twice, and a row of
  * activations is read once for several rows of weights. A lane's eight accumulators are four groups of each
@@ -179,13 +179,17 @@ DEV void pair_add(pair_acc *t, const token_pair *w, const pair_act *a, u32 has_m
 /* The tree of rule 3 over the eight lanes. Blocks 2k and 2k + 1 are a lane's two, or (apart) the first or the
  * second ones of two lanes, each of which then adds one of the two sums. */
 DEV float pair_tree(const pair_acc *t, u32 apart, u32 has_min) {
-    const bool second = LANE / 2 % 2 == 1;
-    float p[4];
+    const bool second = apart && LANE / 2 % 2 == 1;
+    float p[4], mine[4];
     UNROLL
-    for (u32 i = 0; i < 4; i++) p[i] = apart && second ? t->acc[0][i] : t->acc[1][i];
+    for (u32 i = 0; i < 4; i++) {
+        const float a = t->acc[0][i], b = t->acc[1][i];
+        p[i] = second ? a : b;
+        mine[i] = second ? b : a;
+    }
     if (apart) lane_xor4_f32(p, 2);
     UNROLL
-    for (u32 i = 0; i < 4; i++) p[i] = p[i] + (apart && second ? t->acc[1][i] : t->acc[0][i]);
+    for (u32 i = 0; i < 4; i++) p[i] = p[i] + mine[i];
     const float sum = lane_tree_f32((p[0] + p[1]) + (p[2] + p[3]), ROW_LANES);
     return sum - (has_min ? lane_tree_f32(t->min, ROW_LANES) : 0.0f);
 }
@@ -195,7 +199,7 @@ DEV float pair_tree(const pair_acc *t, u32 apart, u32 has_min) {
  *   shared  TOKEN_GROUPS * na * nw floats
  *   needs   as there
  *   order   rule 3 */
-#define TOKEN_PAIR(name, apart, has_min, less, nt, na, nw, ahead, fit)                                           \
+#define TOKEN_PAIR(name, apart, has_min, less, nt, na, nw, ahead, fit)                                       \
     KERNEL_EARLY(token_##name##_##nt, linear_job, TOKEN_THREADS, fit) {                                      \
         SHARED(float, part, TOKEN_GROUPS *na *nw);                                                           \
         if (job.pairs.at) grid_wait(); /* which experts */                                                   \
@@ -203,7 +207,8 @@ DEV float pair_tree(const pair_acc *t, u32 apart, u32 has_min) {
         const token_shape shape = token_shape_of(ROW_LANES, nw, na, nt);                                     \
         const token_place p = token_place_of(&job, &o, &shape);                                              \
         const pair_lane lane = pair_lane_##name();                                                           \
-        const u32 begin = p.begin / UNIT_COLS, end = p.end / UNIT_COLS, last = end > begin ? end - 1 : begin; \
+        const u32 begin = p.begin / UNIT_COLS, end = p.end / UNIT_COLS,                                      \
+                  last = end > begin ? end - 1 : begin;                                                      \
         const u8 *row[nw];                                                                                   \
         u64 act[na];                                                                                         \
         pair_acc t[nw][na];                                                                                  \

@@ -48,14 +48,14 @@ typedef uint64_t u64;
 #define UNROLL
 #define UNROLL_BY_2
 #define block_sync() simt_barrier(__LINE__)
-/* Nothing before it is moved behind it: between loads that shall all be on their way and their use. Every lane of
- * the wave. */
+/* Nothing before it is moved behind it: between loads that shall all be on their way and their use. Every
+ * lane of the wave. */
 #define lane_join() (void)0
-/* A kernel may start while the one before it in the stream still runs, where a card can do that. What that one
- * writes is there after grid_wait, and nothing is written before it. KERNEL does it at the start; a kernel of
- * KERNEL_EARLY must call it itself, as soon as it needs more than its record and constant weights. fit: so many
- * of its blocks must fit a multiprocessor; a compiler that is not told saves registers and brings loads one by
- * one. */
+/* A kernel may start while the one before it in the stream still runs, where a card can do that. What that
+ * one writes is there after grid_wait, and nothing is written before it. KERNEL does it at the start; a
+ * kernel of KERNEL_EARLY must call it itself, as soon as it needs more than its record and constant weights.
+ * fit: so many of its blocks must fit a multiprocessor; a compiler that is not told saves registers and
+ * brings loads one by one. */
 #define grid_wait() (void)0
 #define KERNEL_EARLY(name, record, threads, fit) KERNEL(name, record, threads)
 
@@ -81,8 +81,8 @@ DEV void load_8(u32 o[2], const void *p) {
 DEV void load_16(u32 o[4], const void *p) {
     memcpy(o, p, 16);
 }
-/* The same from the card's own memory, where it stands: a compiler that fears for registers moves loads to where
- * their values are used, and nothing is on its way any more. */
+/* The same from the card's own memory, where it stands: a compiler that fears for registers moves loads to
+ * where their values are used, and nothing is on its way any more. */
 #define fetch_4(o, p) memcpy(o, p, 4)
 #define fetch_8 load_8
 #define fetch_16 load_16

@@ -18,7 +18,8 @@ enum {
     UNIT_COLS = 256,     // columns of a unit of rule 3
     SEGMENT_COLS = 4096, // columns of a segment, at most
 
-    // One row of activations meets so many rows of weights a group of lanes, so many units being on their way.
+    // One row of activations meets so many rows of weights a group of lanes, so many units being on their
+    // way.
     PAIR_ROWS_Q4_K = 1,
     PAIR_AHEAD_Q4_K = 2,
     PAIR_ROWS_Q5_K = 2,

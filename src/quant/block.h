@@ -485,10 +485,11 @@ DEV void quant_unpack_iq4_xs(quant_block *o, const uint8_t *row, uint32_t ib) {
     X(Q4_0, q4_0, 1, 0)                                                                                      \
     X(Q4_1, q4_1, 1, 1)                                                                                      \
     X(Q5_0, q5_0, 1, 0)                                                                                      \
-    X(Q5_1, q5_1, 1, 1) X(Q8_0, q8_0, 1, 0) X(Q2_K, q2_k, 2, 1) X(Q3_K, q3_k, 2, 0)                          \
-        X(IQ2_XXS, iq2_xxs, 1, 0) X(IQ2_XS, iq2_xs, 2, 0) X(IQ3_XXS, iq3_xxs, 1, 0) X(IQ1_S, iq1_s, 1, 0)    \
-            X(IQ4_NL, iq4_nl, 1, 0) X(IQ3_S, iq3_s, 1, 0) X(IQ2_S, iq2_s, 2, 0) X(IQ4_XS, iq4_xs, 1, 0)      \
-                X(IQ1_M, iq1_m, 2, 0) X(TQ1_0, tq1_0, 1, 0) X(TQ2_0, tq2_0, 1, 0) X(MXFP4, mxfp4, 1, 0)      \
-                    X(NVFP4, nvfp4, 2, 0) X(Q1_0, q1_0, 1, 0) X(Q2_0, q2_0, 1, 0)
+    X(Q5_1, q5_1, 1, 1)                                                                                      \
+    X(Q8_0, q8_0, 1, 0) X(Q2_K, q2_k, 2, 1) X(Q3_K, q3_k, 2, 0) X(IQ2_XXS, iq2_xxs, 1, 0)                    \
+        X(IQ2_XS, iq2_xs, 2, 0) X(IQ3_XXS, iq3_xxs, 1, 0) X(IQ1_S, iq1_s, 1, 0) X(IQ4_NL, iq4_nl, 1, 0)      \
+            X(IQ3_S, iq3_s, 1, 0) X(IQ2_S, iq2_s, 2, 0) X(IQ4_XS, iq4_xs, 1, 0) X(IQ1_M, iq1_m, 2, 0)        \
+                X(TQ1_0, tq1_0, 1, 0) X(TQ2_0, tq2_0, 1, 0) X(MXFP4, mxfp4, 1, 0) X(NVFP4, nvfp4, 2, 0)      \
+                    X(Q1_0, q1_0, 1, 0) X(Q2_0, q2_0, 1, 0)
 #define QUANT_TYPES(X) QUANT_BLOCK_TYPES(X) QUANT_PAIR_TYPES(X)
 #endif
