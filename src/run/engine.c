@@ -769,13 +769,13 @@ mica_status engine_step(engine *e, const row_info *rows, uint32_t n_row, uint32_
     }
     s.n_run = build_runs(e, rows, n_row, n_prompt);
     mark_seen(e, rows, n_row);
+    e->n_step++; // also of a step that fails: it has written over the rows of the one before
     TRY(dev_upload(e->d, e->rows, rows, n_row * sizeof *rows, err));
     TRY(dev_upload(e->d, e->runs, e->runs_host, s.n_run * sizeof *e->runs_host, err));
     if (s.n_out)
         TRY(dev_upload(e->d, e->out_rows, e->out_rows_host, s.n_out * sizeof *e->out_rows_host, err));
     TRY(forward(e, &s, rows, err));
     settle_runs(e, s.n_run);
-    e->n_step++;
     if (s.n_out)
         TRY(dev_download(e->d, e->logits_host, e->logits, (size_t)s.n_out * n_vocab * sizeof(float), err));
     if (e->draft && n_prompt) TRY(draft_prompt(e, rows, s.n_run, n_prompt, err));

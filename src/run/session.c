@@ -231,7 +231,7 @@ mica_status session_begin(session *s, const session_begin_args *a, session_reuse
     session_reuse r = {0};
     if (reuse) *reuse = r;
     TRY(check_ids(s, a->ids, a->n, err));
-    s->n_window = 0;
+    s->n_window = s->n_accepted = 0; // rows of the text before are none of this one's
     s->n_target = 0;
     TRY(rewind_or_restore(s, a, &r, err));
     memmove(s->ids, a->ids, a->n * sizeof *s->ids); // they may be its own
@@ -445,7 +445,7 @@ mica_status session_append_batch(session *const *s, const int32_t *ids, size_t n
 void session_clear(session *s) {
     leave_cache(s);
     s->n = s->n_prompt = s->n_target = 0;
-    s->n_window = 0;
+    s->n_window = s->n_accepted = 0;
     s->has_logits = false;
     for (uint32_t i = 0; i < s->n_snap; i++) s->snap[i].n = 0;
     s->n_state = NO_STATE;
