@@ -68,23 +68,43 @@ stage_syntax() { make -k -s -j"$JOBS" syntax CC=clang BUILD=build-clang; }
 stage_lint() { make -s lint; }
 stage_unit() { tests/run_unit.sh build; }
 
-# run_scripts KIND BUILD: the lines of tests/scripts.txt of one kind, one for each processor at a time.
+# The processors this process may use.
+processors() { python3 -c 'import os; print(*sorted(os.sched_getaffinity(0)))'; }
+
+# next_of FILE: the number in it plus one, which is then the number in it; for several processes at a time.
+next_of() {
+    local n
+    exec 9<>"$1"
+    flock 9
+    read -r n <"$1"
+    echo $((n + 1)) | tee "$1"
+    exec 9>&-
+}
+
+# scripts_on PROCESSOR OUT SCRIPT...: one after the other, those that no other processor has taken.
+scripts_on() {
+    local cpu=$1 out=$2 i
+    shift 2
+    while i=$(next_of "$out/next") && [ "$i" -le $# ]; do
+        {
+            echo "== ${!i}"
+            # shellcheck disable=SC2086 # words are meant
+            taskset -c "$cpu" $PY ${!i} </dev/null && touch "$out/$i.good"
+        } >"$out/$i.log" 2>&1
+    done
+}
+
+# run_scripts KINDS BUILD: the lines of tests/scripts.txt of these kinds (a|b), one on each processor at a
+# time: the models of the tests are so small that threads of one would wait for each other more than compute.
 # A script that prints no closing line is one failure.
 run_scripts() {
-    local kind command n=0 rc=0 i out=build/test/$1-${2//\//_}
+    local rc=0 i lines out=build/test/${1//|/-}-${2//\//_} cpu
     rm -rf "$out" && mkdir -p "$out" || return 1
-    while read -r kind command; do
-        [ "$kind" = "$1" ] || continue
-        n=$((n + 1))
-        while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do wait -n; done
-        (
-            echo "== ${command//@B@/$2}"
-            # shellcheck disable=SC2086 # words are meant
-            $PY ${command//@B@/$2} </dev/null && touch "$out/$n.good"
-        ) >"$out/$n.log" 2>&1 &
-    done < <(grep -v '^#' tests/scripts.txt)
+    mapfile -t lines < <(grep -E "^($1) " tests/scripts.txt | sed -e 's/^[a-z]* *//' -e "s|@B@|$2|")
+    echo 0 >"$out/next"
+    for cpu in $(processors); do scripts_on "$cpu" "$out" "${lines[@]}" & done
     wait
-    for ((i = 1; i <= n; i++)); do
+    for ((i = 1; i <= ${#lines[@]}; i++)); do
         cat "$out/$i.log"
         grep -qE "$CLOSING" "$out/$i.log" || { echo "0 passed, 1 failed, 0 skipped" && rc=1; }
         [ -e "$out/$i.good" ] || rc=1
@@ -92,12 +112,7 @@ run_scripts() {
     return $rc
 }
 
-stage_scripts() {
-    local rc=0
-    run_scripts python build || rc=1
-    run_scripts golden build || rc=1
-    return $rc
-}
+stage_scripts() { run_scripts 'python|golden' build; }
 
 # The virtual environment of the oracles, remade when the list of packages changes.
 stage_oracles() {

@@ -39,10 +39,10 @@ static const char g_eval[] = "  One JSON value with --json (docs/CONTRACT.md giv
 static const char g_plan[] = "  Exit code 6 when it does not fit; the nearest that fits is printed.\n";
 
 static const char g_tune[] =
-    "  Loads the model several times and takes about a minute. What is found is kept in\n"
-    "  the cache folder for models of this shape on this processor or card, and used\n"
-    "  wherever no flag says otherwise. It changes how long an answer takes, never the\n"
-    "  answer.\n";
+    "  Loads the model several times and takes about a minute. What is found is kept\n"
+    "  in the cache folder for models of this shape on this processor or card, and\n"
+    "  used wherever no flag says otherwise. It changes how long an answer takes,\n"
+    "  never the answer.\n";
 
 static const char g_tokenize[] =
     "  Without TEXT or FILE the text is read from standard input. No weights are\n"

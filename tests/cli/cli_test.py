@@ -407,6 +407,7 @@ def bits_do_not_depend_on_flags(t):
     base = logits()
     for flags in (
         ["-t", "1"],
+        ["-t", "3"],
         ["--device", "ref"],
         ["--isa", "scalar"],
         ["--ubatch", "1"],
