@@ -362,6 +362,7 @@ typedef struct mica_begin_options {
     const size_t *marks;
     size_t n_marks;
     bool no_cache;        // neither take from the shared cache nor give to it
+    bool cold;            // keep nothing of the session's own state either: all of ids is read
     bool reuse_generated; // count the session's own generated tokens as prefix: faster, and no longer the
                           // bits of a fresh session (docs/ARITHMETIC.md rule 12)
 } mica_begin_options;

@@ -39,8 +39,9 @@ mica_status mica_session_begin(mica_session *s, const int32_t *ids, size_t n, co
     if (reuse) *reuse = (mica_reuse){0};
     TRY(api_check_media(s->m, ids, n, err));
     api_session_restart(s);
-    session_begin_args a = {
-        .ids = ids, .n = n, .reuse_generated = opt->reuse_generated, .no_cache = opt->no_cache};
+    session_begin_args a = {.ids = ids, .n = n, .reuse_generated = opt->reuse_generated};
+    a.no_cache = opt->no_cache;
+    a.cold = opt->cold;
     a.marks = opt->marks ? opt->marks : marks;
     a.n_marks = opt->marks ? opt->n_marks : find_turns(s->m, ids, n, marks);
     TRY(session_begin(s->s, &a, &r, err));

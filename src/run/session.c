@@ -101,7 +101,7 @@ static mica_status check_ids(const session *s, const int32_t *ids, size_t n, mic
 
 /* How many leading tokens of ids the cache already holds in a role that may be shared. */
 static size_t shared_prefix(const session *s, const session_begin_args *a) {
-    size_t most = a->reuse_generated ? s->n : s->n_prompt, k = 0;
+    size_t most = a->cold ? 0 : a->reuse_generated ? s->n : s->n_prompt, k = 0;
     if (most > a->n) most = a->n;
     while (k < most && s->ids[k] == a->ids[k]) k++;
     return k;

@@ -30,7 +30,7 @@ typedef struct session_begin_args {
     const size_t
         *marks; // [n_marks] ascending: where a recurrent model should be able to come back to; the last count
     size_t n_marks;
-    bool reuse_generated, no_cache;
+    bool reuse_generated, no_cache, cold; // cold: its own rows count for nothing
 } session_begin_args;
 
 /* Where the tokens that need no reading came from; the rest is mica_reuse's. */

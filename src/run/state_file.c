@@ -214,7 +214,6 @@ mica_status session_load(session *s, const char *path, bool *found, mica_error *
     TRY_GOTO(move_all(&t, &h, err), done);
     engine_log_set(s->e, s->slot, &h.log);
     s->n = s->n_state = (size_t)h.n;
-    s->n_accepted = 0;
     s->n_prompt = (size_t)h.n_prompt;
     s->has_logits = h.has_logits;
     *found = true;

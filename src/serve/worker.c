@@ -175,7 +175,8 @@ static mica_status slot_begin(worker *w, slot *s, mica_error *err) {
     s->n_drafted = s->n_accepted = 0;
     TRY(voice_init(&s->v, s->j, s->choice, w->model, err));
     if (j->grammar) TRY(mica_grammar_clone(&s->grammar, j->grammar, err));
-    const mica_begin_options opt = {.no_cache = j->ask.no_cache, .reuse_generated = w->opt.reuse_generated};
+    const mica_begin_options opt = {
+        .no_cache = j->ask.no_cache, .cold = j->ask.no_cache, .reuse_generated = w->opt.reuse_generated};
     return mica_session_begin(s->s, j->prompt.ids, j->prompt.n, &opt, &s->reuse, err);
 }
 

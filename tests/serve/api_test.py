@@ -647,11 +647,30 @@ def prefixes_are_reused(t):
             ]
             warm, usage = run(longer)
             need(usage["prompt_tokens_details"]["cached_tokens"] > 300, f"longer: {usage}")
-            need(run(longer, cache_prompt=False)[0] == warm, "not the text of a cold run")
+            text, usage = run(longer, cache_prompt=False)
+            need(text == warm and usage["prompt_tokens_details"]["cached_tokens"] == 0, f"cold: {usage}")
             edited = longer[:-1] + [{"role": "user", "content": "On which continent is Bulgaria?"}]
             warm, usage = run(edited)
             need(usage["prompt_tokens_details"]["cached_tokens"] > 300, f"edited: {usage}")
             need(run(edited, cache_prompt=False)[0] == warm, "not the text of a cold run")
+
+
+@case
+def prefixes_outlive_the_server(t):
+    """With --state-dir what was read is found again after a restart, and the answer is the same."""
+    system = "You are a helpful assistant. " + "The sky is blue. " * 60
+    talk = [{"role": "system", "content": system}, {"role": "user", "content": "Capital of Cyprus?"}]
+    body = {**PLAIN, "messages": talk, "max_tokens": 30}
+    for model in (LLAMA, HYBRID):
+        state, texts = t.tmp / f"prefixes {model.name}", []
+        for began in (False, True):
+            with t.start("--state-dir", state, model=model) as s:
+                v = s.chat(body).json()
+                texts.append(v["choices"][0]["message"]["content"])
+                n = v["usage"]["prompt_tokens_details"]["cached_tokens"]
+                need(n > 300 if began else n == 0, f"{model.name}: {n} tokens cached, began {began}")
+                need(s.end() == 143, "the server did not end in order")
+        need(texts[0] == texts[1], f"{texts}")
 
 
 @case
