@@ -85,7 +85,8 @@ typedef struct dev_expert_slabs {
     uint32_t slab_of[EXPERT_LAYERS_MAX];   // EXPERT_NOBODY: no experts
     uint64_t blob_bytes[EXPERT_SLABS_MAX]; // of a slot: the dev_expert_room of all three matrices, at least
     uint32_t n_slot[EXPERT_SLABS_MAX];
-    dev_expert_ram ram; // how the others are held; dev_experts_take says how it came to be
+    uint64_t ring_bytes; // that long prompts stream through, when not every expert has a slot
+    dev_expert_ram ram;  // how the others are held; dev_experts_take says how it came to be
 } dev_expert_slabs;
 
 /* Who comes to a slot, and who leaves it. */
@@ -100,6 +101,7 @@ typedef struct dev_expert_stats {
     uint64_t n_use, n_hit;
     uint64_t link_bytes, cpu_bytes; // read over the link by kernels; computed where they are
     uint64_t moved_bytes;           // into slots, and out of them
+    uint64_t stream_bytes;          // through the ring
     uint32_t n_slot, n_slot_full;
 } dev_expert_stats;
 

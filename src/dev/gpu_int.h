@@ -74,8 +74,9 @@ struct gpu {
 #define GPU_BAD_LIST(X)                                                                                      \
     X(NORM, "norm")                                                                                          \
     X(ACT, "activations")                                                                                    \
-    X(GLU, "glu") X(QUERY, "query") X(KEY, "key or value") X(ATTN, "attention") X(EXPERT, "expert")          \
-        X(ROUTER, "router") X(DELTA, "delta rule")
+    X(GLU, "glu")                                                                                            \
+    X(QUERY, "query") X(KEY, "key or value") X(ATTN, "attention") X(EXPERT, "expert") X(ROUTER, "router")    \
+        X(DELTA, "delta rule")
 #define GPU_BAD_ID(id, text) GPU_BAD_##id,
 enum { GPU_BAD_NONE, GPU_BAD_LIST(GPU_BAD_ID) GPU_BAD_N };
 #undef GPU_BAD_ID
@@ -87,6 +88,8 @@ mica_status gpu_launch(gpu *g, const gpu_call *c, mica_error *err);
 /* Where the experts of a layer are: device memory, [n_expert]. MICA_E_INTERNAL when they were not bound and
  * filled. */
 mica_status gpu_experts_of(gpu *g, uint32_t layer, const gpu_expert **out, mica_error *err);
+mica_status gpu_experts_used(gpu *g, uint32_t layer,
+                             mica_error *err); // the kernels that read them are enqueued
 /* Where the layer's rows say which experts they chose: [limits.n_row, limits.n_expert_used]. */
 int32_t *gpu_experts_log(gpu *g, uint32_t layer);
 

@@ -8,6 +8,8 @@
  * being written, and none waits for a copy. */
 #include "dev/gpu_tiers.h"
 
+#include "kern/shape.h"
+
 #include <string.h>
 
 mica_status gpu_moves_new(gpu *g, mica_error *err) {
@@ -151,6 +153,7 @@ mica_status gpu_moves_turn(gpu *g, const dev_step *s, mica_error *err) {
     int rc = 0;
     if (!t || !t->taken) return MICA_OK;
     if (s->n_row > t->log_rows) t->log_rows = s->n_row;
+    t->log_prompt |= s->n_prompt > 0;
     for (int k = 0; k < EXPERT_MOVES_MAX && rc == 0; k++) {
         if (t->move[k].state == MOVE_FREE || t->move[k].state == MOVE_DONE) continue;
         rc = turn_move(g, &t->move[k], &out[k], &in[k]);
@@ -164,17 +167,22 @@ mica_status gpu_moves_turn(gpu *g, const dev_step *s, mica_error *err) {
         else if (in[k])
             rc = begin_in(g, &t->move[k]);
     }
-    return rc ? gpu_fail(g, rc, err, "experts on their way") : MICA_OK;
+    return rc ? gpu_fail(g, rc, err, "experts on their way") : gpu_stream_begin(g, s, err);
 }
 
 /* ---- use ---- */
 
+/* Token rows read an expert each for itself, tiles of a prompt once for all. */
 static void count_use(gpu_tiers *t, const tier_layer *l, const int32_t *ids, uint32_t n) {
+    uint32_t seen[ROUTER_EXPERTS_MAX / 32] = {0};
     for (uint32_t i = 0; i < n; i++) {
-        bool hit = (uint32_t)ids[i] < l->s.n_expert && l->places[ids[i]].slot != EXPERT_NOBODY;
+        uint32_t ie = (uint32_t)ids[i], bit = 1u << ie % 32;
+        if (ie >= l->s.n_expert || ie >= ROUTER_EXPERTS_MAX) continue;
+        bool hit = l->places[ie].slot != EXPERT_NOBODY, again = t->log_prompt && seen[ie / 32] & bit;
+        seen[ie / 32] |= bit;
         t->stats.n_use++;
         t->stats.n_hit += hit;
-        if (!hit) t->stats.link_bytes += l->s.gate_bytes + l->s.up_bytes + l->s.down_bytes;
+        if (!hit && !again) t->stats.link_bytes += l->s.gate_bytes + l->s.up_bytes + l->s.down_bytes;
     }
 }
 
@@ -194,6 +202,7 @@ void gpu_moves_look(gpu *g) {
         memset(ids, 0xFF, n * sizeof *ids);
     }
     t->log_rows = 0;
+    t->log_prompt = false;
 }
 
 void gpu_experts_stats(dev *d, dev_expert_stats *out) {

@@ -209,5 +209,5 @@ mica_status gpu_op_experts(dev *d, const experts_args *a, mica_error *err) {
         part.a = act_from(&a->a, row);
         TRY(some_experts(g, &part, at, log + (size_t)row * a->n_used, err));
     }
-    return MICA_OK;
+    return gpu_experts_used(g, a->layer, err);
 }

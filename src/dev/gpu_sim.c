@@ -43,6 +43,7 @@ enum {
     RC_LOST = 719,
     RC_NO_REGISTER = 801,
     RC_CAPTURE = 900,
+    RC_DEADLOCK = 901,
     RC_GUARD = 9001,
     RC_DIVERGED = 9002
 };
@@ -77,7 +78,8 @@ typedef struct sim_queue {
 typedef struct sim_stream {
     sim_card *card;
     sim_queue work, captured;
-    bool capturing;
+    size_t at; // of work: what is before it was done
+    bool capturing, running;
     double us; // simulated time
 } sim_stream;
 
@@ -307,7 +309,7 @@ static int run_copy(sim_stream *s, const sim_op *op) {
     return 0;
 }
 
-static int run_work(sim_stream *s);
+static int run_until(sim_stream *s, const sim_event *e, uint64_t number);
 
 static int run_op(sim_stream *s, sim_op *op) {
     switch (op->kind) {
@@ -321,25 +323,33 @@ static int run_op(sim_stream *s, sim_op *op) {
     case OP_WAIT: break;
     }
     if (op->event->n_done < op->number && op->event->stream != s) {
-        int rc = run_work(op->event->stream);
+        int rc = run_until(op->event->stream, op->event, op->number);
         if (rc) return rc;
+        if (op->event->n_done < op->number) return RC_DEADLOCK;
     }
     if (op->event->us > s->us) s->us = op->event->us;
     return 0;
 }
 
-/* Everything enqueued so far, in order. */
-static int run_work(sim_stream *s) {
+/* What was enqueued, in order, until the event's record of this number is done (NULL: all of it): streams do
+ * not run ahead of what somebody waits for, and never past a wait of their own. */
+static int run_until(sim_stream *s, const sim_event *e, uint64_t number) {
     sim_card *c = s->card;
-    size_t n = s->work.n;
-    s->work.n = 0; // nothing is pushed meanwhile: kernels cannot
-    for (size_t at = 0; at < n && !c->failed;) {
-        sim_op *op = (sim_op *)(void *)(s->work.p + at);
-        at += op->size_bytes;
-        int rc = run_op(s, op);
+    if (s->running) return 0; // the one that waits is behind what it waits for
+    s->running = true;
+    while (s->at < s->work.n && !c->failed && !(e && e->n_done >= number)) {
+        sim_op *op = (sim_op *)(void *)(s->work.p + s->at);
+        s->at += op->size_bytes;
+        int rc = run_op(s, op); // nothing is pushed meanwhile: kernels cannot
         if (rc) c->failed = rc;
     }
+    s->running = false;
+    if (s->at == s->work.n || c->failed) s->at = s->work.n = 0;
     return c->failed;
+}
+
+static int run_work(sim_stream *s) {
+    return run_until(s, NULL, 0);
 }
 
 static int stream_new(void **out, unsigned flags) {
@@ -440,7 +450,7 @@ static int stream_wait(void *stream, void *event, unsigned flags) {
 
 static int event_sync(void *event) {
     sim_event *e = event;
-    return e->n_done < e->n_record ? run_work(e->stream) : 0;
+    return e->n_done < e->n_record ? run_until(e->stream, e, e->n_record) : 0;
 }
 
 /* Time passes while someone asks: not yet, then done. */
@@ -451,7 +461,7 @@ static int event_query(void *event) {
         e->n_asked = e->n_record;
         return RC_NOT_READY;
     }
-    return run_work(e->stream);
+    return run_until(e->stream, e, e->n_record);
 }
 
 static int event_ms(float *ms, void *from, void *to) {
@@ -612,6 +622,7 @@ static const char *error_name(int rc) {
     case RC_COPY: return "a copy did not complete";
     case RC_LOST: return "the card is lost";
     case RC_CAPTURE: return "not allowed while capturing";
+    case RC_DEADLOCK: return "streams wait for each other";
     case RC_GUARD:
     case RC_DIVERGED: return g_why;
     default: return "unknown";
@@ -621,7 +632,7 @@ static const char *error_name(int rc) {
 /* Guards and barriers are our own mistakes, not the card's. */
 static mica_status status_of(int rc) {
     if (rc == RC_NO_MEMORY) return MICA_E_NOMEM;
-    return rc == RC_GUARD || rc == RC_DIVERGED ? MICA_E_INTERNAL : MICA_E_DEVICE;
+    return rc == RC_GUARD || rc == RC_DIVERGED || rc == RC_DEADLOCK ? MICA_E_INTERNAL : MICA_E_DEVICE;
 }
 
 static void describe(gpu_card *c) {

@@ -258,6 +258,7 @@ mica_status gpu_experts_take(dev *d, dev_expert_slabs *want, mica_error *err) {
     TRY(take_slots(g, want, err));
     TRY(take_log(g, err));
     if (!t->all_in_slots) TRY(take_beside(g, want, err));
+    if (!t->all_in_slots) TRY(gpu_stream_new(g, want->ring_bytes, err));
     t->taken = true;
     return MICA_OK;
 }
@@ -380,7 +381,11 @@ mica_status gpu_experts_of(gpu *g, uint32_t layer, const gpu_expert **out, mica_
     if (!there)
         return fail(err, MICA_E_INTERNAL, "device %s: experts of layer %u: not bound", g->own->card.id,
                     layer);
-    return MICA_OK;
+    return gpu_stream_table(g, layer, out, err);
+}
+
+mica_status gpu_experts_used(gpu *g, uint32_t layer, mica_error *err) {
+    return gpu_stream_used(g, layer, err);
 }
 
 int32_t *gpu_experts_log(gpu *g, uint32_t layer) {
@@ -395,6 +400,7 @@ void gpu_tiers_fini(gpu *g) {
     if (!t) return;
     if (o->opened) {
         gpu_moves_fini(g);
+        gpu_stream_fini(g);
         unregister_all(g);
         if (t->log) o->v->pinned_free(t->log);
     }

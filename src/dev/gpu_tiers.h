@@ -24,6 +24,7 @@ typedef struct tier_layer {
     size_t up_at, down_at; // within a blob
     tier_place *places;    // owned, [n_expert]; NULL: no experts here
     uint32_t table;        // index of its first entry in the table
+    bool trunk;            // steps of the network itself come by here
 } tier_layer;
 
 /* Slots for experts of one size, on the card and in pinned memory. */
@@ -47,6 +48,22 @@ typedef struct tier_move {
     void *arrived; // owned event: the copy on its way
 } tier_move;
 
+/* Half of the ring that prompts stream through. */
+typedef struct ring_half {
+    char *at;              // device
+    gpu_expert *table;     // device, [n_table]: of the layer it was filled for
+    void *arrived, *freed; // owned events: it is filled; nobody reads it any more
+    uint32_t layer, n;     // filled for, EXPERT_NOBODY: none; so many of its experts that have no slot
+} ring_half;
+
+typedef struct tier_stream {
+    bool there, on, trunk, known; // on: this step streams; known: which layers are the trunk's
+    ring_half half[2];
+    size_t half_bytes;
+    gpu_expert *list; // owned, [n_table]
+    uint32_t n_table; // experts of a layer, at most
+} tier_stream;
+
 typedef struct tier_range {
     char *host, *card;
     size_t n;
@@ -68,6 +85,8 @@ struct gpu_tiers {
     int32_t *log; // owned, pinned, [n_layer, limits.n_row, n_used]: what rows chose; -1: nothing
     int32_t *log_card;
     uint32_t log_rows; // that steps since the last look had, at most
+    bool log_prompt;   // prompt rows among them
+    tier_stream ring;
     dev_expert_stats stats;
 };
 
@@ -91,4 +110,12 @@ uint32_t gpu_experts_moved(dev *d, dev_expert_move *out, uint32_t max);
 void gpu_experts_stats(dev *d, dev_expert_stats *out);
 mica_status gpu_moves_turn(gpu *g, const dev_step *s, mica_error *err); // between steps
 void gpu_moves_look(gpu *g);                                            // after a sync: what rows chose
+
+/* ---- gpu_stream.c ---- */
+mica_status gpu_stream_new(gpu *g, size_t ring_bytes, mica_error *err);
+void gpu_stream_fini(gpu *g);
+mica_status gpu_stream_begin(gpu *g, const dev_step *s, mica_error *err); // between steps, behind the turn
+/* The table of a layer whose missing experts are in the ring, in place of *out. */
+mica_status gpu_stream_table(gpu *g, uint32_t layer, const gpu_expert **out, mica_error *err);
+mica_status gpu_stream_used(gpu *g, uint32_t layer, mica_error *err); // the layer's kernels are enqueued
 #endif

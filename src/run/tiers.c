@@ -45,7 +45,7 @@ void tiers_free(tiers *t) {
 /* ---- start ---- */
 
 static void slabs_of(const plan *p, dev_expert_slabs *s) {
-    *s = (dev_expert_slabs){.n_slab = p->n_slab};
+    *s = (dev_expert_slabs){.n_slab = p->n_slab, .ring_bytes = p->ring_bytes};
     s->ram = p->experts_ram == PLAN_RAM_COMPLEMENT ? EXPERT_RAM_COMPLEMENT
              : p->experts_ram == PLAN_RAM_MMAP     ? EXPERT_RAM_MMAP
                                                    : EXPERT_RAM_ALL;
