@@ -124,8 +124,9 @@ mica_status gpu_stream_table(gpu *g, uint32_t layer, const gpu_expert **out, mic
         t->ring.list[ie] =
             here ? tier_blob(l, h->at + n++ * t->slab[l->slab].blob_bytes) : tier_entry(t, l, ie);
     }
+    size_t n_bytes = l->s.n_expert * sizeof *t->ring.list;
     int rc = o->v->stream_wait(o->stream, h->arrived, 0);
-    if (rc == 0) rc = o->v->to_device(h->table, t->ring.list, l->s.n_expert * sizeof *t->ring.list, o->stream);
+    if (rc == 0) rc = o->v->to_device(h->table, t->ring.list, n_bytes, o->stream);
     *out = h->table;
     return rc ? gpu_fail(g, rc, err, "ring of experts") : MICA_OK;
 }
