@@ -135,10 +135,14 @@ typedef struct mica_sampling {
 typedef struct mica_model_info {
     const char *arch, *name, *file_type, *device; // device: for people, "AMD EPYC, avx2, 2 threads"
     uint64_t n_param, file_bytes;
-    uint64_t bytes_per_token; // weights a decoded token reads
+    uint64_t bytes_per_token; // weights a decoded token reads, wherever they are
     uint32_t n_layer, n_embd, n_vocab, n_ctx_train, n_ctx, n_seq, n_ubatch;
     uint32_t n_expert, n_expert_used;
     uint64_t weights_bytes, kv_bytes, scratch_bytes; // as planned, and as taken
+    bool on_card;                  // they are in a graphics card's memory, but experts without a slot there
+    uint64_t beside_bytes;         // of experts in memory, for a card that has no slots for all
+    double expert_hit_rate;        // uses of an expert that had a slot, so far; 1 without tiers
+    uint64_t link_bytes_per_token; // weights that a token read over a card's link, so far
     int32_t bos, eos;                                // -1: none
     bool has_template, has_draft;
     const char *think_begin,

@@ -310,12 +310,15 @@ static void format_part(char *out, size_t size_bytes, uint64_t n, const char *ca
 
 void talk_times(char *out, size_t size_bytes, const answer *a) {
     const mica_stats *x = &a->stats;
-    char cached[48] = "", drafts[64] = "", prompt[120], made[120];
+    char cached[48] = "", drafts[64] = "", experts[80] = "", prompt[120], made[120];
     if (x->n_cached) snprintf(cached, sizeof cached, " (%llu cached)", (unsigned long long)x->n_cached);
     if (x->n_drafted)
         snprintf(drafts, sizeof drafts, ", %.0f %% of drafts taken",
                  100.0 * (double)x->n_accepted / (double)x->n_drafted);
+    if (x->expert_hit_rate < 1.0)
+        snprintf(experts, sizeof experts, "; %.0f %% of experts on the card, %.1f GB over the link",
+                 100.0 * x->expert_hit_rate, (double)x->link_bytes * 1e-9);
     format_part(prompt, sizeof prompt, a->n_prompt, cached, x->prompt_ms, a->n_prompt - x->n_cached);
     format_part(made, sizeof made, x->n_generated, "", x->decode_ms, x->n_generated);
-    snprintf(out, size_bytes, "prompt %s; answer %s%s", prompt, made, drafts);
+    snprintf(out, size_bytes, "prompt %s; answer %s%s%s", prompt, made, drafts, experts);
 }

@@ -167,6 +167,12 @@ static void fill_info(mica_model *m, const engine_config *c) {
     i->has_draft = s->has_draft && c->draft;
     i->n_expert_used = s->n_expert_used;
     i->weights_bytes = s->weight_bytes;
+    i->on_card = p->card[0] != 0;
+    if (i->on_card) {
+        i->weights_bytes =
+            p->item[PLAN_VRAM][PLAN_WEIGHTS].n_bytes + p->item[PLAN_VRAM][PLAN_EXPERTS].n_bytes;
+        i->beside_bytes = p->item[PLAN_RAM][PLAN_EXPERTS].n_bytes;
+    }
     plan_tier tier = p->card[0] ? PLAN_VRAM : PLAN_RAM;
     i->kv_bytes = p->item[tier][PLAN_KV].n_bytes;
     i->scratch_bytes = p->item[tier][PLAN_SCRATCH].n_bytes;
@@ -305,7 +311,11 @@ void mica_model_free(mica_model *m) {
 }
 
 void mica_model_get_info(const mica_model *m, mica_model_info *out) {
+    tiers_total t = {0};
     *out = m->info;
+    if (m->e) engine_tiers(m->e, &t);
+    out->expert_hit_rate = t.n_use ? (double)t.n_hit / (double)t.n_use : 1.0;
+    out->link_bytes_per_token = t.n_row ? t.link_bytes / t.n_row : 0;
 }
 
 mica_status api_needs_weights(const mica_model *m, mica_error *err) {

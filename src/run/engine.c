@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/tiers.h"
 #include "store/trace.h"
 
 #include <assert.h>
@@ -27,7 +26,7 @@ struct engine {
     kv_type kv_type;
     model *m; // owned
     dev *d;   // owned
-    tiers *t; // owned
+    expert_tiers *t; // owned
     plan p;
     uint32_t n_snapshot; // of a sequence's own
     uint32_t n_seq, n_ubatch, row_max, out_max, n_slot[MODEL_PAGE_GROUPS];
@@ -409,6 +408,9 @@ const plan *engine_plan_of(const engine *e) {
 }
 const char *engine_device(const engine *e) {
     return e->d->what;
+}
+void engine_tiers(const engine *e, tiers_total *out) {
+    tiers_totals(e->t, out);
 }
 void engine_experts(const engine *e, dev_expert_stats *out) {
     dev_experts_stats(e->d, out);

@@ -12,6 +12,7 @@
 #define MICA_ENGINE_H
 
 #include "model/model.h"
+#include "run/tiers.h"
 #include "store/plan.h"
 
 typedef struct engine_config {
@@ -45,6 +46,7 @@ mica_status engine_plan(plan *out, const engine_config *cfg, mica_error *err);
 const model_shape *engine_shape(const engine *e);
 const plan *engine_plan_of(const engine *e);
 const char *engine_device(const engine *e);                  // for people
+void engine_tiers(const engine *e, tiers_total *out); // any thread
 void engine_experts(const engine *e, dev_expert_stats *out); // of a card, since it was opened; else zeros
 uint32_t engine_row_max(const engine *e);                    // rows of a step
 uint32_t engine_ubatch(const engine *e);                     // rows of a prompt chunk, as configured

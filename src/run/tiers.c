@@ -10,10 +10,11 @@
 #include "store/profile.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 
 enum { MOVES_SHARE = 4 }; // of the bytes that the last step read over the link
 
-struct tiers {
+struct expert_tiers {
     tiers_config cfg;
     dev *d;                               // borrowed; NULL: no slots to look after
     policy *p;                            // owned
@@ -22,12 +23,13 @@ struct tiers {
     uint64_t link_bytes;                  // at the last step
     policy_swap moving[EXPERT_MOVES_MAX]; // [n_moving]
     uint32_t n_moving;
+    _Atomic uint64_t n_row, n_use, n_hit, link_total; // for tiers_totals
 };
 
-mica_status tiers_new(tiers **out, const tiers_config *cfg, mica_error *err) {
+mica_status tiers_new(expert_tiers **out, const tiers_config *cfg, mica_error *err) {
     *out = mem_calloc(1, sizeof **out);
     if (!*out) return fail(err, MICA_E_NOMEM, "experts: out of memory");
-    tiers *t = *out;
+    expert_tiers *t = *out;
     t->cfg = *cfg;
     profile_key key = {cfg->fingerprint, cfg->n_layer, cfg->n_expert, cfg->n_used};
     if (cfg->n_layer > 0 && (cfg->profile_path || !plan_all_resident(cfg->p)))
@@ -35,7 +37,7 @@ mica_status tiers_new(tiers **out, const tiers_config *cfg, mica_error *err) {
     return MICA_OK;
 }
 
-void tiers_free(tiers *t) {
+void tiers_free(expert_tiers *t) {
     if (!t) return;
     profile_close(t->learned);
     policy_free(t->p);
@@ -61,7 +63,7 @@ static void slabs_of(const plan *p, dev_expert_slabs *s) {
 }
 
 /* What earlier runs learned; else every layer gets an equal share, which the first uses overrule. */
-static mica_status seed(tiers *t, uint32_t n_layer, mica_error *err) {
+static mica_status seed(expert_tiers *t, uint32_t n_layer, mica_error *err) {
     uint32_t n = t->cfg.n_expert;
     if (t->learned && profile_tokens(t->learned) > 0) {
         policy_seed(t->p, profile_use(t->learned), profile_tokens(t->learned));
@@ -84,7 +86,7 @@ static dev_expert_move move_of(const policy_swap *w) {
                              .slot = w->slot};
 }
 
-static mica_status first_filling(tiers *t, dev *d, uint32_t n_slot, mica_error *err) {
+static mica_status first_filling(expert_tiers *t, dev *d, uint32_t n_slot, mica_error *err) {
     mica_status st = MICA_OK;
     policy_swap *swaps = mem_calloc(n_slot, sizeof *swaps);
     dev_expert_move *moves = mem_calloc(n_slot, sizeof *moves);
@@ -102,7 +104,7 @@ done:
     return st;
 }
 
-mica_status tiers_fill(tiers *t, dev *d, mica_error *err) {
+mica_status tiers_fill(expert_tiers *t, dev *d, mica_error *err) {
     dev_expert_slabs s;
     uint64_t blob_bytes[EXPERT_SLABS_MAX];
     uint32_t n_slot = 0;
@@ -129,13 +131,13 @@ mica_status tiers_fill(tiers *t, dev *d, mica_error *err) {
 
 /* ---- steps ---- */
 
-void tiers_routed(tiers *t, uint32_t layer, const int32_t *ids, uint32_t n) {
+void tiers_routed(expert_tiers *t, uint32_t layer, const int32_t *ids, uint32_t n) {
     if (t->learned) profile_note(t->learned, layer, ids, n / t->cfg.n_used);
     if (t->d) policy_note(t->p, t->now, layer, ids, n / t->cfg.n_used);
 }
 
 /* Moves that have arrived are the policy's again. */
-static void settle_moves(tiers *t) {
+static void settle_moves(expert_tiers *t) {
     dev_expert_move m[EXPERT_MOVES_MAX];
     uint32_t n = dev_experts_moved(t->d, m, EXPERT_MOVES_MAX);
     for (uint32_t i = 0; i < n; i++) {
@@ -148,7 +150,7 @@ static void settle_moves(tiers *t) {
     }
 }
 
-void tiers_step(tiers *t, uint32_t n_row) {
+void tiers_step(expert_tiers *t, uint32_t n_row) {
     dev_expert_stats s;
     dev_expert_move m[EXPERT_MOVES_MAX];
     if (t->learned) profile_tick(t->learned, clock_ns());
@@ -158,10 +160,19 @@ void tiers_step(tiers *t, uint32_t n_row) {
     dev_experts_stats(t->d, &s);
     uint64_t budget = (s.link_bytes - t->link_bytes) / MOVES_SHARE;
     t->link_bytes = s.link_bytes;
+    atomic_store(&t->n_row, t->now);
+    atomic_store(&t->n_use, s.n_use);
+    atomic_store(&t->n_hit, s.n_hit);
+    atomic_store(&t->link_total, s.link_bytes);
     policy_swap *swaps = t->moving + t->n_moving;
     uint32_t n = policy_swaps(t->p, t->now, budget, swaps, EXPERT_MOVES_MAX - t->n_moving);
     for (uint32_t i = 0; i < n; i++) m[i] = move_of(&swaps[i]);
     uint32_t begun = dev_experts_move(t->d, m, n);
     assert(begun == n);
     t->n_moving += begun;
+}
+
+void tiers_totals(const expert_tiers *t, tiers_total *out) {
+    *out = (tiers_total){atomic_load(&t->n_row), atomic_load(&t->n_use), atomic_load(&t->n_hit),
+                         atomic_load(&t->link_total)};
 }

@@ -148,6 +148,27 @@ static void put_vllm(strbuf *out, const metrics *m, const metrics_gauges *g) {
     put_histogram(out, "vllm:e2e_request_latency_seconds", "From a request to its end.", &m->whole_request);
 }
 
+static void put_bytes(strbuf *out, const char *name, const char *label, const char *what, uint64_t n) {
+    strbuf_printf(out, "%s{%s=\"%s\"} %llu\n", name, label, what, (unsigned long long)n);
+}
+
+/* Where weights are, and where a token reads them. */
+static void put_tiers(strbuf *out, const mica_model_info *i) {
+    uint64_t link = i->link_bytes_per_token;
+    if (link > i->bytes_per_token) link = i->bytes_per_token;
+    head(out, "mica_bytes_per_token", "gauge", "Weights that a token reads, by tier.");
+    if (i->on_card) put_bytes(out, "mica_bytes_per_token", "tier", "vram", i->bytes_per_token - link);
+    put_bytes(out, "mica_bytes_per_token", "tier", "ram", i->on_card ? link : i->bytes_per_token);
+    const char *name = i->on_card ? "mica_vram_bytes" : "mica_ram_bytes";
+    head(out, name, "gauge", "Memory taken, by purpose.");
+    put_bytes(out, name, "what", "weights", i->weights_bytes);
+    put_bytes(out, name, "what", "kv", i->kv_bytes);
+    put_bytes(out, name, "what", "scratch", i->scratch_bytes);
+    if (i->beside_bytes == 0) return;
+    head(out, "mica_ram_bytes", "gauge", "Memory taken, by purpose.");
+    put_bytes(out, "mica_ram_bytes", "what", "experts", i->beside_bytes);
+}
+
 static void put_mica(strbuf *out, const metrics_gauges *g) {
     mica_model_info info;
     put(out, "mica_slots", "gauge", "Sequences that can be at work together.", (double)g->n_slot);
@@ -155,15 +176,9 @@ static void put_mica(strbuf *out, const metrics_gauges *g) {
     put(out, "mica_ready", "gauge", "1: the model is loaded.", g->model ? 1.0 : 0.0);
     if (!g->model) return;
     mica_model_get_info(g->model, &info);
-    put(out, "mica_expert_hit_ratio", "gauge", "Experts found in the fastest tier; 1 without tiers.", 1.0);
-    head(out, "mica_bytes_per_token", "gauge", "Weights that a token reads, by tier.");
-    strbuf_printf(out, "mica_bytes_per_token{tier=\"ram\"} %llu\n", (unsigned long long)info.bytes_per_token);
-    head(out, "mica_ram_bytes", "gauge", "Memory taken, by purpose.");
-    strbuf_printf(out,
-                  "mica_ram_bytes{what=\"weights\"} %llu\nmica_ram_bytes{what=\"kv\"} %llu\n"
-                  "mica_ram_bytes{what=\"scratch\"} %llu\n",
-                  (unsigned long long)info.weights_bytes, (unsigned long long)info.kv_bytes,
-                  (unsigned long long)info.scratch_bytes);
+    put(out, "mica_expert_hit_ratio", "gauge", "Experts found in the fastest tier; 1 without tiers.",
+        info.expert_hit_rate);
+    put_tiers(out, &info);
 }
 
 void metrics_text(metrics *m, const metrics_gauges *g, strbuf *out) {
