@@ -16,6 +16,8 @@ extern const uint64_t quant_grid_iq2s[1024];
 extern const uint32_t quant_grid_iq3xxs[256];
 extern const uint32_t quant_grid_iq3s[512];
 extern const uint64_t quant_grid_iq1s[2048];
+extern const uint64_t quant_grid_iq1s_8[2048]; // times 8
+extern const uint64_t quant_delta_iq1[16][4];  // 32 bytes of 1, or -1 in groups of eight whose bit is set
 
 extern const int8_t quant_value_iq4[16]; // IQ4_NL, IQ4_XS
 extern const int8_t quant_value_fp4[16]; // E2M1 times two: MXFP4, NVFP4

@@ -64,12 +64,13 @@ SIMD void two_pass_run(several *s, const unit_kind t, const uint8_t *p, int j0) 
     }
     for (int iu = 0; iu < s->n_unit; iu++, p += t.bytes) {
         UNROLL
-        for (int j = 0; j < 4; j++) block_add(acc[j], s, k, weights_get(t, p, j0 + j), iu, j0 + j);
+        for (int j = 0; j < 4; j++)
+            block_add(acc[j], s, k, weights_get(t, p, s->index[iu], j0 + j), iu, j0 + j);
     }
     UNROLL
     for (int j = 0; j < 4; j++) {
         if (t.block < 256 && j0 + j < s->n_tail)
-            block_add(acc[j], s, k, weights_get(t, p, j0 + j), s->n_unit, j0 + j);
+            block_add(acc[j], s, k, weights_get(t, p, NULL, j0 + j), s->n_unit, j0 + j);
         _mm256_store_ps(s->acc[0] + 8 * (j0 + j), acc[j][0]);
         _mm256_store_ps(s->acc[1] + 8 * (j0 + j), acc[j][1]);
     }

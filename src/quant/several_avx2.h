@@ -23,12 +23,13 @@ typedef struct several {
     _Alignas(64) float acc[QUANT_TOKEN_ROWS_MAX][64];     // rule 3's: block mod 8, group
     __m256 min[QUANT_TOKEN_ROWS_MAX];                     // lanes: block mod 8
     act_at a[QUANT_TOKEN_ROWS_MAX];
-    int n_act, n_unit, n_tail; // rows of activations; whole units, blocks after them
+    uint16_t index[STRETCH_UNITS][UNIT_INDEX_MAX]; // numbers of grid entries
+    int n_act, n_unit, n_tail;                     // rows of activations; whole units, blocks after them
 } several;
 
 /* Signed bytes of block j of the unit at p (as they are in types with minima). */
-SIMD __m256i weights_get(const unit_kind k, const uint8_t *p, int j) {
-    __m256i q = k.v ? k.v(p, j) : k.q(p, j);
+SIMD __m256i weights_get(const unit_kind k, const uint8_t *p, const uint16_t *at, int j) {
+    __m256i q = unit_bytes(k, p, at, j);
     if (k.sgn) q = _mm256_sign_epi8(q, k.sgn(p, j));
     return k.offset ? _mm256_sub_epi8(q, bytes_all(k.offset)) : q;
 }
@@ -37,7 +38,8 @@ SIMD __m256i weights_get(const unit_kind k, const uint8_t *p, int j) {
 SIMD void unit_unpack(several *s, const unit_kind k, const uint8_t *p, int iu, int n) {
     UNROLL
     for (int j = 0; j < 8; j++) {
-        if (j < n) _mm256_store_si256((__m256i *)(void *)(s->q[iu] + 32 * j), weights_get(k, p, j));
+        if (j < n)
+            _mm256_store_si256((__m256i *)(void *)(s->q[iu] + 32 * j), weights_get(k, p, s->index[iu], j));
     }
 }
 
@@ -67,6 +69,7 @@ SIMD void unit_meet(several *s, const unit_kind k, const uint8_t *p, int iu, int
 SIMD void stretch_meet(several *s, const unit_kind k, const uint8_t *p, uint32_t n_col, bool unpack) {
     s->n_unit = (int)(n_col / 256);
     s->n_tail = (int)(n_col % 256 / 32);
+    units_index(s->index, k, p, s->n_unit);
     for (int iu = 0; iu < s->n_unit; iu++, p += k.bytes) {
         prefetch(p, k.bytes);
         if (unpack) unit_unpack(s, k, p, iu, 8);

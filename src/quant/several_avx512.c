@@ -80,8 +80,9 @@ SIMD void several_run(several *s, const several_kind k) {
     for (int i = 0; i < PAIRS_MAX; i += n) pass_run(s, k, i, n);
 }
 
-SIMD __m512i pair_get(const unit_kind t, const uint8_t *p, int i, bool whole) {
-    __m256i lo = weights_get(t, p, 2 * i), hi = whole ? weights_get(t, p, 2 * i + 1) : _mm256_setzero_si256();
+SIMD __m512i pair_get(const unit_kind t, const uint8_t *p, const uint16_t *at, int i, bool whole) {
+    __m256i lo = weights_get(t, p, at, 2 * i),
+            hi = whole ? weights_get(t, p, at, 2 * i + 1) : _mm256_setzero_si256();
     return _mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1);
 }
 
@@ -97,13 +98,13 @@ SIMD void two_run(several *s, const unit_kind t, const uint8_t *p) {
     for (int iu = 0; iu < s->n_unit; iu++, p += t.bytes) {
         UNROLL
         for (int i = 0; i < PAIRS_MAX; i++)
-            pair_add(acc[i], s, k, pair_get(t, p, i, true), (pair_at){iu, i, true});
+            pair_add(acc[i], s, k, pair_get(t, p, s->index[iu], i, true), (pair_at){iu, i, true});
     }
     UNROLL
     for (int i = 0; i < PAIRS_MAX; i++) {
         int left = t.block < 256 ? s->n_tail - 2 * i : 0, iu = s->n_unit;
-        if (left > 1) pair_add(acc[i], s, k, pair_get(t, p, i, true), (pair_at){iu, i, true});
-        if (left == 1) pair_add(acc[i], s, k, pair_get(t, p, i, false), (pair_at){iu, i, false});
+        if (left > 1) pair_add(acc[i], s, k, pair_get(t, p, NULL, i, true), (pair_at){iu, i, true});
+        if (left == 1) pair_add(acc[i], s, k, pair_get(t, p, NULL, i, false), (pair_at){iu, i, false});
         _mm512_storeu_ps(s->acc[0] + 16 * i, acc[i][0]);
         _mm512_storeu_ps(s->acc[1] + 16 * i, acc[i][1]);
     }

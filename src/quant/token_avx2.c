@@ -31,15 +31,12 @@ SIMD float token_sum_tree(const token_sum *t, bool has_min) {
 
 /* ---- one row of activations ------------------------------------------------------------------------- */
 
-/* Sums of pairs of products of block j, in 16 bits. */
-SIMD __m256i pairs_dot(const unit_kind k, const uint8_t *p, int j, const int8_t *xq) {
+/* Sums of pairs of products of block j, its bytes w, in 16 bits. */
+SIMD __m256i pairs_dot(const unit_kind k, const uint8_t *p, __m256i w, int j, const int8_t *xq) {
     __m256i x = load256(xq);
-    if (k.v) {
-        __m256i v = k.v(p, j);
-        return _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(x, v));
-    }
-    if (k.sgn) return _mm256_maddubs_epi16(k.q(p, j), _mm256_sign_epi8(x, k.sgn(p, j)));
-    __m256i t = _mm256_maddubs_epi16(k.q(p, j), x);
+    if (unit_is_signed(k)) return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    if (k.sgn) return _mm256_maddubs_epi16(w, _mm256_sign_epi8(x, k.sgn(p, j)));
+    __m256i t = _mm256_maddubs_epi16(w, x);
     if (k.offset) t = _mm256_sub_epi16(t, _mm256_maddubs_epi16(bytes_all(k.offset), x));
     return t;
 }
@@ -60,13 +57,14 @@ SIMD void unit_scales(__m256 s[2], const unit_kind k, const uint8_t *p, const fl
 }
 
 /* n blocks of a unit. */
-SIMD void unit_add(token_sum *t, const unit_kind k, const uint8_t *p, act_at a, int n) {
+SIMD void unit_add(token_sum *t, const unit_kind k, const uint8_t *p, const uint16_t *at, act_at a, int n) {
     __m256 s[2];
     unit_scales(s, k, p, a.d, n);
     UNROLL
     for (int j = 0; j < 8; j++) {
         if (j < n) {
-            __m256i sum = _mm256_madd_epi16(pairs_dot(k, p, j, a.q + 32 * j), _mm256_set1_epi16(1));
+            __m256i pairs = pairs_dot(k, p, unit_bytes(k, p, at, j), j, a.q + 32 * j);
+            __m256i sum = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
             t->acc[j] = _mm256_fmadd_ps(half_scale(s, j), _mm256_cvtepi32_ps(sum), t->acc[j]);
         }
     }
@@ -79,15 +77,18 @@ SIMD void unit_add(token_sum *t, const unit_kind k, const uint8_t *p, act_at a, 
 
 SIMD float segment_dot(const unit_kind k, const uint8_t *p, act_at a, uint32_t n_col) {
     token_sum t;
+    uint16_t index[SEGMENT_UNITS][UNIT_INDEX_MAX], *at = index[0];
     token_sum_clear(&t);
+    units_index(index, k, p, (int)(n_col / 256));
     for (uint32_t n = n_col / 256; n > 0; n--) {
         prefetch(p, k.bytes);
-        unit_add(&t, k, p, a, 8);
+        unit_add(&t, k, p, at, a, 8);
         p += k.bytes;
+        at += UNIT_INDEX_MAX;
         a = act_skip(a, 1);
     }
     // Only types with blocks under 256 can end here; the others never come to this copy of unit_add.
-    if (k.block < 256 && n_col % 256) unit_add(&t, k, p, a, (int)(n_col % 256 / 32));
+    if (k.block < 256 && n_col % 256) unit_add(&t, k, p, at, a, (int)(n_col % 256 / 32));
     return token_sum_tree(&t, k.min || k.min16);
 }
 

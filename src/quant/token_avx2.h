@@ -83,6 +83,14 @@ SIMD __m256 min_add(__m256 acc, __m256 m, const float *s, int n) {
     return n == 8 ? r : _mm256_blendv_ps(acc, r, lanes_below(n));
 }
 
+enum { SEGMENT_UNITS = 16 };
+
+/* Numbers of grid entries of n units, before any is used: what a vector has stored can be loaded in pieces
+ * only once it has reached the cache. */
+SIMD void units_index(uint16_t (*at)[UNIT_INDEX_MAX], const unit_kind k, const uint8_t *p, int n) {
+    for (int iu = 0; k.index && iu < n; iu++) k.index(at[iu], p + (size_t)(iu * k.bytes));
+}
+
 /* ---- trees ------------------------------------------------------------------------------------------ */
 
 /* (0 + 1) + (2 + 3) */

@@ -76,11 +76,18 @@ SIMD __m512i pair_load(const int8_t *q, pair_at at) {
     return pair_whole(at) ? load512(q) : _mm512_maskz_loadu_epi8(0xFFFFFFFF, q);
 }
 
+/* A unit of a weight row and the numbers of its grid entries. */
+typedef struct unit_from {
+    const uint8_t *p;
+    const uint16_t *index;
+} unit_from;
+
 /* Bytes of a pair, unsigned; see the head for what to take off their products. */
-SIMD __m512i pair_weights(const unit_kind k, const uint8_t *p, pair_at at) {
-    unit_q_fn *get = k.v ? k.v : k.q;
-    __m512i w = join(get(p, 2 * at.i), pair_whole(at) ? get(p, 2 * at.i + 1) : _mm256_setzero_si256());
-    return k.v ? _mm512_xor_si512(w, _mm512_set1_epi8(-128)) : w;
+SIMD __m512i pair_weights(const unit_kind k, const unit_from *u, pair_at at) {
+    __m256i lo = unit_bytes(k, u->p, u->index, 2 * at.i), hi = _mm256_setzero_si256();
+    if (pair_whole(at)) hi = unit_bytes(k, u->p, u->index, 2 * at.i + 1);
+    __m512i w = join(lo, hi);
+    return unit_is_signed(k) ? _mm512_xor_si512(w, _mm512_set1_epi8(-128)) : w;
 }
 
 /* Scales of a unit times those of the activations, for pair_scale. */
@@ -104,9 +111,9 @@ SIMD __m256 unit_min_add(__m256 acc, const unit_kind k, const uint8_t *p, act_at
 enum { FLIGHT = 2 };
 
 /* Pair i of a unit, n blocks of it there, of each row; scale is that of the units. */
-SIMD void flight_pair_add(token_sum t[FLIGHT], const unit_kind k, const uint8_t *const p[FLIGHT], __m512i x,
+SIMD void flight_pair_add(token_sum t[FLIGHT], const unit_kind k, const unit_from u[FLIGHT], __m512i x,
                           const __m512 scale[FLIGHT], pair_at at) {
-    const int offset = k.v ? 128 : k.offset;
+    const int offset = unit_is_signed(k) ? 128 : k.offset;
     __m512i start = _mm512_set1_epi32(MAGIC);
     if (offset) {
         __m512i off = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8((char)offset), x);
@@ -115,25 +122,25 @@ SIMD void flight_pair_add(token_sum t[FLIGHT], const unit_kind k, const uint8_t 
     UNROLL
     for (int r = 0; r < FLIGHT; r++) {
         __m512i xs = x;
-        if (k.sign) xs = _mm512_mask_sub_epi8(x, k.sign(p[r], at.i), _mm512_setzero_si512(), x);
-        __m512i sum = _mm512_dpbusd_epi32(start, pair_weights(k, p[r], at), xs);
+        if (k.sign) xs = _mm512_mask_sub_epi8(x, k.sign(u[r].p, at.i), _mm512_setzero_si512(), x);
+        __m512i sum = _mm512_dpbusd_epi32(start, pair_weights(k, &u[r], at), xs);
         t[r].acc[at.i] = pair_add(t[r].acc[at.i], pair_scale(scale[r], at.i, k.scale16 != NULL), sum, at);
     }
 }
 
 /* n blocks of a unit of each row. */
-SIMD void unit_add(token_sum t[FLIGHT], const unit_kind k, const uint8_t *const p[FLIGHT], act_at a, int n) {
+SIMD void unit_add(token_sum t[FLIGHT], const unit_kind k, const unit_from u[FLIGHT], act_at a, int n) {
     __m512 scale[FLIGHT];
     UNROLL
-    for (int r = 0; r < FLIGHT; r++) scale[r] = unit_scales(k, p[r], a.d, n);
+    for (int r = 0; r < FLIGHT; r++) scale[r] = unit_scales(k, u[r].p, a.d, n);
     UNROLL
     for (int i = 0; i < 4; i++) {
         pair_at at = {i, n};
-        if (2 * i < n) flight_pair_add(t, k, p, pair_load(a.q, at), scale, at);
+        if (2 * i < n) flight_pair_add(t, k, u, pair_load(a.q, at), scale, at);
     }
     UNROLL
     for (int r = 0; r < FLIGHT; r++) {
-        if (k.min || k.min16) t[r].min = unit_min_add(t[r].min, k, p[r], a, n);
+        if (k.min || k.min16) t[r].min = unit_min_add(t[r].min, k, u[r].p, a, n);
     }
 }
 
@@ -141,21 +148,23 @@ SIMD void unit_add(token_sum t[FLIGHT], const unit_kind k, const uint8_t *const 
 SIMD void segment_add(float *y, const unit_kind k, const uint8_t *w, size_t row_bytes, act_at a,
                       uint32_t n_col) {
     token_sum t[FLIGHT];
-    const uint8_t *p[FLIGHT];
+    unit_from u[FLIGHT];
+    uint16_t index[FLIGHT][SEGMENT_UNITS][UNIT_INDEX_MAX];
     UNROLL
     for (int r = 0; r < FLIGHT; r++) {
         token_sum_clear(&t[r]);
-        p[r] = w + (size_t)r * row_bytes;
+        u[r] = (unit_from){w + (size_t)r * row_bytes, index[r][0]};
+        units_index(index[r], k, u[r].p, (int)(n_col / 256));
     }
     for (uint32_t n = n_col / 256; n > 0; n--) {
         UNROLL
-        for (int r = 0; r < FLIGHT; r++) prefetch(p[r], k.bytes);
-        unit_add(t, k, p, a, 8);
+        for (int r = 0; r < FLIGHT; r++) prefetch(u[r].p, k.bytes);
+        unit_add(t, k, u, a, 8);
         UNROLL
-        for (int r = 0; r < FLIGHT; r++) p[r] += k.bytes;
+        for (int r = 0; r < FLIGHT; r++) u[r] = (unit_from){u[r].p + k.bytes, u[r].index + UNIT_INDEX_MAX};
         a = act_skip(a, 1);
     }
-    if (k.block < 256 && n_col % 256) unit_add(t, k, p, a, (int)(n_col % 256 / 32));
+    if (k.block < 256 && n_col % 256) unit_add(t, k, u, a, (int)(n_col % 256 / 32));
     UNROLL
     for (int r = 0; r < FLIGHT; r++) y[r] += token_sum_tree(&t[r], k.min || k.min16);
 }

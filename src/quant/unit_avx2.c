@@ -9,6 +9,8 @@ SIMD void store(float *p, __m256 v) {
 
 SIMD void unit_unpack(quant_unit *o, const unit_kind k, const uint8_t *p, int n) {
     __m256 v[2];
+    uint16_t at[UNIT_INDEX_MAX];
+    unit_index(at, k, p);
     if (k.scale) {
         __m256 s = k.scale(p, n);
         v[0] = _mm256_permute2f128_ps(s, s, 0x00);
@@ -27,7 +29,7 @@ SIMD void unit_unpack(quant_unit *o, const unit_kind k, const uint8_t *p, int n)
     UNROLL
     for (int j = 0; j < 8; j++) {
         if (j < n) {
-            __m256i q = k.v ? k.v(p, j) : k.q(p, j);
+            __m256i q = unit_bytes(k, p, at, j);
             if (k.sgn) q = _mm256_sign_epi8(q, k.sgn(p, j));
             if (k.offset) q = _mm256_sub_epi8(q, bytes_all(k.offset));
             _mm256_store_si256((__m256i *)(void *)(o->q + 32 * j), q);

@@ -6,6 +6,8 @@
  * - v(p, j): its weights, 32 signed bytes, when the kind has that (a table or the file gives them so).
  * - q(p, j): else unsigned bytes: the weights are q - offset, or q with the signs of sgn(p, j) (bytes 1, -1),
  *   which sign(p, k) has as bits (set: negative) of blocks 2k and 2k + 1.
+ * - index(at, p): numbers of the unit's grid entries, for kinds whose numbers have bits in two places: made
+ * for all of them at once, each then is one load. grid_q, grid_v(at, p, j) are q and v with these at hand.
  * - scale(p, n): 8 lanes, one a block; scale16 when there is one for 16 weights, as two vectors in half
  * order: v[0] = blocks 0..3: their first halves, then their second halves; v[1] = blocks 4..7.
  * - min, min16: likewise; NULL for types without minima.
@@ -33,7 +35,11 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+enum { UNIT_INDEX_MAX = 64 };
+
 typedef __m256i unit_q_fn(const uint8_t *p, int j);
+typedef void unit_index_fn(uint16_t at[UNIT_INDEX_MAX], const uint8_t *p);
+typedef __m256i unit_grid_fn(const uint16_t *at, const uint8_t *p, int j);
 typedef uint64_t unit_bits_fn(const uint8_t *p, int k);
 typedef __m256 unit_lanes_fn(const uint8_t *p, int n);
 typedef void unit_halves_fn(__m256 v[2], const uint8_t *p, int n);
@@ -43,12 +49,27 @@ typedef struct unit_kind {
     int bytes; // of a unit
     int offset;
     unit_q_fn *q, *sgn, *v;
+    unit_index_fn *index;
+    unit_grid_fn *grid_q, *grid_v;
     unit_bits_fn *sign;
     unit_lanes_fn *scale;
     unit_halves_fn *scale16;
     unit_lanes_fn *min;
     unit_halves_fn *min16;
 } unit_kind;
+
+SIMD bool unit_is_signed(const unit_kind k) {
+    return k.v || k.grid_v;
+}
+/* Bytes of block j: v when the kind has it, else q. */
+SIMD __m256i unit_bytes(const unit_kind k, const uint8_t *p, const uint16_t *at, int j) {
+    if (k.grid_q) return k.grid_q(at, p, j);
+    if (k.grid_v) return k.grid_v(at, p, j);
+    return k.v ? k.v(p, j) : k.q(p, j);
+}
+SIMD void unit_index(uint16_t at[UNIT_INDEX_MAX], const unit_kind k, const uint8_t *p) {
+    if (k.index) k.index(at, p);
+}
 
 /* ---- loads and small helpers ------------------------------------------------------------------------ */
 
@@ -391,9 +412,26 @@ SIMD __m256 tq2_0_scale(const uint8_t *p, int n) {
 SIMD __m256i grid8_get(const uint64_t *grid, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     return _mm256_setr_epi64x((long long)grid[a], (long long)grid[b], (long long)grid[c], (long long)grid[d]);
 }
-SIMD long long grid4_pair(const uint32_t *grid, uint32_t a, uint32_t b) {
-    return (long long)(grid[a] | (uint64_t)grid[b] << 32);
+/* Twice four entries. Spelt out: an insertion from memory is the cheapest way into a register. */
+SIMD __m128i grid4_half(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    __m128i lo = _mm_insert_epi32(_mm_cvtsi32_si128((int)a), (int)b, 1);
+    return _mm_unpacklo_epi64(lo, _mm_insert_epi32(_mm_cvtsi32_si128((int)c), (int)d, 1));
 }
+#define GRID4_GET(g, at)                                                                                     \
+    _mm256_set_m128i(grid4_half(g[(at)[4]], g[(at)[5]], g[(at)[6]], g[(at)[7]]),                             \
+                     grid4_half(g[(at)[0]], g[(at)[1]], g[(at)[2]], g[(at)[3]]))
+/* 16 numbers: bytes of `low`, and above them the bits `mask` of lanes of h times the lanes of m. */
+SIMD void index16_store(uint16_t *at, const uint8_t *low, __m256i h, __m256i m, int mask) {
+    __m256i high = _mm256_and_si256(_mm256_mullo_epi16(h, m), _mm256_set1_epi16((short)mask));
+    _mm256_storeu_si256((__m256i *)(void *)at, _mm256_or_si256(_mm256_cvtepu8_epi16(load128(low)), high));
+}
+/* Lanes of four words: words k .. k + 3 of v, each in the four lanes of a qword. */
+SIMD __m256i words_spread(__m128i v, int k) {
+    long long one = 0x0101010101010101 * 2, at = 0x0100010001000100 + k * one;
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(v),
+                               _mm256_setr_epi64x(at, at + one, at + 2 * one, at + 3 * one));
+}
+
 /* 32 bytes of 7 sign bits: the eighth bit makes their number even. */
 SIMD __m256i signs_even(__m256i v) {
     const __m256i odd =
@@ -511,9 +549,7 @@ SIMD void iq2_s_scale16(__m256 v[2], const uint8_t *p, int n) {
 
 SIMD __m256i iq3_xxs_q(const uint8_t *p, int j) {
     const uint8_t *qs = p + 2 + 8 * j;
-    const uint32_t *g = quant_grid_iq3xxs;
-    return _mm256_setr_epi64x(grid4_pair(g, qs[0], qs[1]), grid4_pair(g, qs[2], qs[3]),
-                              grid4_pair(g, qs[4], qs[5]), grid4_pair(g, qs[6], qs[7]));
+    return GRID4_GET(quant_grid_iq3xxs, qs);
 }
 SIMD __m256i iq3_xxs_signs(const uint8_t *p) {
     return signs_of_words(load256(p + 66));
@@ -529,14 +565,17 @@ SIMD __m256 iq3_xxs_scale(const uint8_t *p, int n) {
     return scale_of_top4(load256(p + 66), _mm256_mul_ps(f16_all(p), _mm256_set1_ps(0.25f)));
 }
 
-SIMD __m256i iq3_s_q(const uint8_t *p, int j) {
-    const uint8_t *qs = p + 2 + 8 * j;
-    uint32_t h = p[66 + j];
-    const uint32_t *g = quant_grid_iq3s;
-    return _mm256_setr_epi64x(grid4_pair(g, qs[0] | (h << 8 & 256), qs[1] | (h << 7 & 256)),
-                              grid4_pair(g, qs[2] | (h << 6 & 256), qs[3] | (h << 5 & 256)),
-                              grid4_pair(g, qs[4] | (h << 4 & 256), qs[5] | (h << 3 & 256)),
-                              grid4_pair(g, qs[6] | (h << 2 & 256), qs[7] | (h << 1 & 256)));
+SIMD void iq3_s_index(uint16_t *at, const uint8_t *p) {
+    __m256i up = _mm256_setr_epi16(256, 128, 64, 32, 16, 8, 4, 2, 256, 128, 64, 32, 16, 8, 4, 2);
+    UNROLL
+    for (int k = 0; k < 8; k += 2) {
+        __m256i h = _mm256_set_m128i(_mm_set1_epi16(p[67 + k]), _mm_set1_epi16(p[66 + k]));
+        index16_store(at + 8 * k, p + 2 + 8 * k, h, up, 256);
+    }
+}
+SIMD __m256i iq3_s_q(const uint16_t *at, const uint8_t *p, int j) {
+    (void)p;
+    return GRID4_GET(quant_grid_iq3s, at + 8 * j);
 }
 SIMD __m256i iq3_s_sgn(const uint8_t *p, int j) {
     return sgn_get(p + 74 + 4 * j);
@@ -555,16 +594,24 @@ SIMD __m256 iq3_s_scale(const uint8_t *p, int n) {
     return _mm256_mul_ps(f16_all(p), f32_of_u8(_mm_or_si128(_mm_add_epi8(s, s), _mm_set1_epi8(1))));
 }
 
-/* Grid values -1, 0, 1 times 8 plus the delta (bytes of 1 or -1). */
-SIMD __m256i iq1_values(__m256i e, __m256i delta) {
-    return _mm256_add_epi8(_mm256_and_si256(_mm256_slli_epi16(e, 3), bytes_all(0xF8)), delta);
+/* Eight times the grid's values plus the delta, 1 or -1 in a group whose bit of n is set. */
+SIMD __m256i iq1_values(const uint16_t *at, uint32_t n) {
+    return _mm256_add_epi8(grid8_get(quant_grid_iq1s_8, at[0], at[1], at[2], at[3]),
+                           load256(quant_delta_iq1[n]));
 }
-SIMD __m256i iq1_s_v(const uint8_t *p, int j) {
-    const uint8_t *qs = p + 2 + 4 * j;
-    uint32_t h = load_u16(p + 34 + 2 * j);
-    __m256i e = grid8_get(quant_grid_iq1s, qs[0] | (h << 8 & 0x700), qs[1] | (h << 5 & 0x700),
-                          qs[2] | (h << 2 & 0x700), qs[3] | (h >> 1 & 0x700));
-    return iq1_values(e, _mm256_or_si256(_mm256_srai_epi16(_mm256_set1_epi16((short)h), 15), bytes_all(1)));
+/* Numbers of 16 groups, their three high bits at bit 0, n, 2 n, 3 n of the words of h. */
+SIMD void iq1_index16_store(uint16_t *at, const uint8_t *low, __m256i h, int n) {
+    __m256i up = _mm256_set1_epi64x(256 | 256LL >> n << 16 | 256LL >> 2 * n << 32);
+    __m256i high = _mm256_blend_epi16(_mm256_mullo_epi16(h, up), _mm256_srli_epi16(h, 3 * n - 8), 0x88);
+    high = _mm256_and_si256(high, _mm256_set1_epi16(0x700));
+    _mm256_storeu_si256((__m256i *)(void *)at, _mm256_or_si256(_mm256_cvtepu8_epi16(load128(low)), high));
+}
+SIMD void iq1_s_index(uint16_t *at, const uint8_t *p) {
+    iq1_index16_store(at, p + 2, words_spread(load128(p + 34), 0), 3);
+    iq1_index16_store(at + 16, p + 18, words_spread(load128(p + 34), 4), 3);
+}
+SIMD __m256i iq1_s_v(const uint16_t *at, const uint8_t *p, int j) {
+    return iq1_values(at + 4 * j, p[35 + 2 * j] & 0x80 ? 15 : 0);
 }
 SIMD __m256 iq1_s_scale(const uint8_t *p, int n) {
     (void)n;
@@ -574,15 +621,14 @@ SIMD __m256 iq1_s_scale(const uint8_t *p, int n) {
     return _mm256_mul_ps(eighth(f16_all(p)), _mm256_cvtepi32_ps(h));
 }
 
-SIMD __m256i iq1_m_v(const uint8_t *p, int j) {
-    const uint8_t *qs = p + 4 * j;
-    uint32_t h = load_u16(p + 32 + 2 * j);
-    __m256i e = grid8_get(quant_grid_iq1s, qs[0] | (h << 8 & 0x700), qs[1] | (h << 4 & 0x700),
-                          qs[2] | (h & 0x700), qs[3] | (h >> 4 & 0x700));
-    // Bit 4 l + 3 is the delta's sign of group l: brought to the top of its qword.
-    __m256i top = _mm256_sllv_epi64(_mm256_set1_epi64x((long long)h), _mm256_setr_epi64x(60, 56, 52, 48));
-    __m256i minus = _mm256_cmpgt_epi64(_mm256_setzero_si256(), top);
-    return iq1_values(e, _mm256_or_si256(minus, bytes_all(1)));
+SIMD void iq1_m_index(uint16_t *at, const uint8_t *p) {
+    iq1_index16_store(at, p, words_spread(load128(p + 32), 0), 4);
+    iq1_index16_store(at + 16, p + 16, words_spread(load128(p + 32), 4), 4);
+}
+SIMD __m256i iq1_m_v(const uint16_t *at, const uint8_t *p, int j) {
+    // Bit 4 l + 3 is the sign of group l's delta: the product has it at bit 15 + l.
+    uint32_t n = (load_u16(p + 32 + 2 * j) & 0x8888u) * 0x1248u >> 15 & 15;
+    return iq1_values(at + 4 * j, n);
 }
 /* Word i of sc holds the scales of blocks 2 i, 2 i + 1: bits 0, 3, 6, 9. Half order wants 0, 6 of words 0 and
  * 1, then 3, 9. */
@@ -594,6 +640,7 @@ SIMD void iq1_m_scale16(__m256 v[2], const uint8_t *p, int n) {
     __m256 scale = eighth(f16x8(_mm_set1_epi16((short)d)));
     __m256i lo = _mm256_setr_epi32(0, 6, 16, 22, 3, 9, 19, 25), one = _mm256_set1_epi32(1),
             m = _mm256_set1_epi32(7);
+    UNROLL
     for (int i = 0; i < 2; i++) {
         __m256i s = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)(w >> 32 * i)), lo), m);
         v[i] = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_or_si256(_mm256_add_epi32(s, s), one)));
@@ -667,8 +714,9 @@ UNIT_KIND(iq2_xxs, 256, .q = iq2_xxs_q, .sgn = iq2_xxs_sgn, .sign = iq2_xxs_sign
 UNIT_KIND(iq2_xs, 256, .q = iq2_xs_q, .sgn = iq2_xs_sgn, .sign = iq2_xs_sign, .scale16 = iq2_xs_scale16)
 UNIT_KIND(iq2_s, 256, .q = iq2_s_q, .sgn = iq2_s_sgn, .sign = iq2_s_sign, .scale16 = iq2_s_scale16)
 UNIT_KIND(iq3_xxs, 256, .q = iq3_xxs_q, .sgn = iq3_xxs_sgn, .sign = iq3_xxs_sign, .scale = iq3_xxs_scale)
-UNIT_KIND(iq3_s, 256, .q = iq3_s_q, .sgn = iq3_s_sgn, .sign = iq3_s_sign, .scale = iq3_s_scale)
-UNIT_KIND(iq1_s, 256, .v = iq1_s_v, .scale = iq1_s_scale)
-UNIT_KIND(iq1_m, 256, .v = iq1_m_v, .scale16 = iq1_m_scale16)
+UNIT_KIND(iq3_s, 256, .index = iq3_s_index, .grid_q = iq3_s_q, .sgn = iq3_s_sgn, .sign = iq3_s_sign,
+          .scale = iq3_s_scale)
+UNIT_KIND(iq1_s, 256, .index = iq1_s_index, .grid_v = iq1_s_v, .scale = iq1_s_scale)
+UNIT_KIND(iq1_m, 256, .index = iq1_m_index, .grid_v = iq1_m_v, .scale16 = iq1_m_scale16)
 UNIT_KIND(iq4_xs, 256, .v = iq4_xs_v, .scale = iq4_xs_scale)
 #endif
