@@ -19,8 +19,7 @@ static void flag_heading(char *out, size_t size_bytes, const option_view *v) {
                         : "");
 }
 
-/* `text` broken between words to PAGE_WIDTH, each line but the first after `indent` blanks. */
-static void put_wrapped(FILE *to, const char *text, int indent) {
+void help_wrapped(FILE *to, const char *text, int indent) {
     int column = indent;
     for (const char *p = text; *p;) {
         const int n = (int)strcspn(p, " ");
@@ -47,7 +46,7 @@ static void put_flag(FILE *to, const option_view *v) {
         fprintf(to, "\n%*s", FLAG_COLUMN, "");
     else
         fprintf(to, "%*s", FLAG_COLUMN - n, "");
-    put_wrapped(to, v->help, FLAG_COLUMN);
+    help_wrapped(to, v->help, FLAG_COLUMN);
 }
 
 static const char *const g_group_names[GROUP_N] = {"Flags", "Model and device", "Sampling", "General"};

@@ -7,5 +7,7 @@
 #include <stdio.h>
 
 void help_page(FILE *to, const command *c); // usage, text and flags of one command
-void help_first_steps(FILE *to);            // for who typed the program's name and nothing else
+/* `text` from column `indent` on, broken between words to 80 columns, and a newline. */
+void help_wrapped(FILE *to, const char *text, int indent);
+void help_first_steps(FILE *to); // for who typed the program's name and nothing else
 #endif

@@ -143,7 +143,10 @@ void term_loud(void) {
 enum { BAR_AFTER_MS = 300, BAR_EVERY_MS = 80, LINE_AFTER_MS = 1000, LINE_EVERY_MS = 10000 };
 
 static bool counts_bytes(const char *what) {
-    return strcmp(what, "load") == 0 || strcmp(what, "download") == 0 || strcmp(what, "write") == 0;
+    static const char *const words[] = {"load", "download", "verify", "write"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(what, words[i]) == 0) return true;
+    return false;
 }
 
 /* "1.2 of 3.4 GiB  2.1 GiB/s" or "512 of 4096  830/s"; the rate is left out until there is one. */
@@ -212,6 +215,7 @@ static void draw_bar(progress *p, amount a) {
 static void put_line(progress *p, amount a) {
     if (a.now_ns - p->start_ns < LINE_AFTER_MS * UINT64_C(1000000)) return;
     const int tenth = a.total ? (int)((double)a.done / (double)a.total * 10) : 0;
+    if (tenth == 10 && p->last_tenth == 10) return; // what comes after the last byte has no share
     if (tenth <= p->last_tenth && a.now_ns - p->last_ns < LINE_EVERY_MS * UINT64_C(1000000)) return;
     char text[256];
     progress_format(text, sizeof text, p, a, 0);

@@ -208,6 +208,9 @@ static mica_status bind_ropes(model *m, mica_error *err) {
     TRY(rope_spec_read(m, &full, n->d_full, err));
     TRY(model_key_u32_or(m, "rope.dimension_count_swa", 1024, &window.n_rot, err));
     TRY(model_key_f32_or(m, "rope.freq_base_swa", &window.base, err));
+    if (!(window.base > 0.0f))
+        return fail(err, MICA_E_FORMAT, "%s: key 'rope.freq_base_swa': %g is not above 0", gguf_name(m->file),
+                    (double)window.base);
     if (full.n_rot > n->d_full || window.n_rot > n->d_window || window.n_rot % 2 || window.n_rot == 0)
         return fail(err, MICA_E_FORMAT, "%s: rope: %u and %u rotary dimensions of heads of %u and %u",
                     gguf_name(m->file), full.n_rot, window.n_rot, n->d_full, n->d_window);

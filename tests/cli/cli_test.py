@@ -564,6 +564,9 @@ def env_lists_variables(t):
     need(v["MICA_HOME"]["value"] == t.env["MICA_HOME"] and v["NO_COLOR"]["value"] is None, f"{v}")
     secret = t("env", env={**t.env, "HF_TOKEN": "hf_verysecret"}).ok()
     need("verysecret" not in secret.out and "HF_TOKEN" in secret.out, "the token is printed")
+    text = t("env").ok().out
+    need(f"MICA_HOME={t.env['MICA_HOME']}\n" in text and "NO_COLOR is not set: " in text, text)
+    need(all(len(l) <= 80 for l in text.splitlines() if "=" not in l.split()[0]), "a line too long")
 
 
 def complete(t, words, shell="bash"):
@@ -683,6 +686,10 @@ def metadata_that_is_wrong(t):
             patch = struct.pack("<f" if kind == 6 else "<I", v)
             path = t.file("patched.gguf", whole[:place] + patch + whole[place + 4 :])
             t("run", path, "-p", "x", "-n", "1", "-c", "256").fails(4, "patched.gguf")
+    gemma = (FIXTURES / "gemma4.q4_k_m.gguf").read_bytes()
+    place = values_of(gemma)["gemma4.rope.freq_base_swa"][1]
+    path = t.file("patched.gguf", gemma[:place] + struct.pack("<f", 0.0) + gemma[place + 4 :])
+    t("run", path, "-p", "x", "-n", "1", "-c", "256").fails(4, "freq_base_swa")
     for key in ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type"):  # arrays of another length
         place = at[key][1] + 4
         path = t.file("patched.gguf", whole[:place] + struct.pack("<Q", 4095) + whole[place + 8 :])

@@ -54,6 +54,9 @@ static void test_progress_says_share_amount_rate_and_rest(void **state) {
     const uint64_t s = 1000000000, gib = UINT64_C(1) << 30;
     progress_format(out, sizeof out, &load, (amount){gib, 4 * gib, 2 * s}, 0);
     expect(out, "load  25 %  1.00 GiB of 4.00 GiB  512 MiB/s  6 s left");
+    const progress verify = {.what = "verify", .start_ns = 0};
+    progress_format(out, sizeof out, &verify, (amount){gib, 4 * gib, 2 * s}, 0);
+    CHECK(strstr(out, "1.00 GiB of 4.00 GiB") && strstr(out, "512 MiB/s"));
     progress_format(out, sizeof out, &prompt, (amount){100, 400, s}, 0);
     expect(out, "prompt  25 %  100 of 400  100/s  3 s left");
     progress_format(out, sizeof out, &prompt, (amount){100, 0, s}, 0); // no total, no share
