@@ -168,7 +168,7 @@ stage_fuzz() { make FUZZ_SECONDS="${FUZZ_SECONDS:-60}" fuzz; }
 CLOSING='^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$'
 # seconds; others 600
 declare -A LIMIT=([packages]=900 [build]=900 [unit]=1200 [scripts]=1800)
-LIMIT+=([asan]=2400 [tsan]=2400 [oracles]=1800)
+LIMIT+=([asan]=2400 [tsan]=2400 [fuzz]=1800 [oracles]=1800)
 mkdir -p build/test
 passed=0 failed=0 skipped=0
 

@@ -527,6 +527,13 @@ def install_gives_a_library_to_build_on(t):
         check_install(t, pathlib.Path(prefix))
 
 
+def sanitizers_of(library):
+    """What a program must be linked with to load a library that was built with sanitizers."""
+    needed = subprocess.run(["ldd", library], capture_output=True, text=True).stdout
+    names = {"libasan": "address", "libubsan": "undefined", "libtsan": "thread"}
+    return [f"-fsanitize={name}" for lib, name in names.items() if lib in needed]
+
+
 @case
 def example_is_cplusplus_too(t):
     if not shutil.which("g++"):
@@ -548,6 +555,7 @@ def example_is_cplusplus_too(t):
             f"-L{folder}",
             "-lmica",
             f"-Wl,-rpath,{folder}",
+            *sanitizers_of(folder / "libmica.so"),
             "-o",
             out,
         ],
