@@ -102,6 +102,7 @@ typedef struct dev_expert_stats {
     uint64_t link_bytes, cpu_bytes; // read over the link by kernels; computed where they are
     uint64_t moved_bytes;           // into slots, and out of them
     uint64_t stream_bytes;          // through the ring
+    uint64_t ssd_bytes;             // read from the file; by the store, not by a device
     uint32_t n_slot, n_slot_full;
 } dev_expert_stats;
 

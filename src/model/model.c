@@ -117,6 +117,10 @@ const model_shape *model_shape_of(const model *m) {
     return &m->shape;
 }
 
+store *model_store(model *m) {
+    return m->experts;
+}
+
 expert_source *model_experts(model *m) {
     return m->experts ? store_experts(m->experts) : NULL;
 }

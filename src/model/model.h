@@ -14,6 +14,7 @@
 
 #include "dev/dev.h"
 #include "gguf/gguf.h"
+#include "store/store.h"
 
 enum { MODEL_LAYER_MAX = 512, MODEL_PAGE_GROUPS = 2 };
 
@@ -87,6 +88,7 @@ mica_status model_open(model **out, const gguf_file *g,
 void model_close(model *m);              // accepts NULL
 const model_shape *model_shape_of(const model *m);
 expert_source *model_experts(model *m); // NULL without experts; borrowed
+store *model_store(model *m);           // the same as where they live
 size_t model_scratch_bytes(model *m, uint32_t n_row, uint32_t n_out, uint32_t n_seq);
 mica_status model_bind(model *m, dev *d, mica_error *err);
 void model_unbind(model *m); // what it has on the device is given back; accepts NULL

@@ -382,6 +382,7 @@ static void count_experts(mica_stats *t, const mica_session *s, const dev_expert
     t->expert_hit_rate = n_use ? (double)(now.n_hit - from->n_hit) / (double)n_use : 1.0;
     t->link_bytes = now.link_bytes - from->link_bytes;
     t->cpu_bytes = now.cpu_bytes - from->cpu_bytes;
+    t->ssd_bytes = now.ssd_bytes - from->ssd_bytes;
 }
 
 mica_status mica_generate(mica_session *s, const int32_t *ids, size_t n, const mica_generate_options *opt,

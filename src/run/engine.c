@@ -133,8 +133,8 @@ static void plan_blobs(uint64_t *blob_bytes, const model_shape *s, bool card) {
         const dev_expert_shape *e = &s->experts[il];
         const size_t part[] = {e->gate_bytes, e->up_bytes, e->down_bytes};
         blob_bytes[il] = 0;
-        for (int k = 0; e->n_expert && k < 3; k++)
-            blob_bytes[il] += card ? dev_expert_room(part[k]) : part[k];
+        for (int k = 0; card && e->n_expert && k < 3; k++) blob_bytes[il] += dev_expert_room(part[k]);
+        if (!card && e->n_expert) blob_bytes[il] = store_blob_room(e);
     }
 }
 
@@ -308,6 +308,14 @@ static void tell_loaded(void *user, uint64_t n_bytes) {
     w->cfg->loaded(w->cfg->loaded_user, n_bytes, w->n_total);
 }
 
+/* Without a card: slots in memory, when it has no room for all experts. */
+static mica_status take_slots(engine *e, mica_error *err) {
+    double tokens;
+    if (e->p.card[0] || e->p.n_slab == 0) return MICA_OK;
+    const float *use = tiers_learned(e->t, &tokens);
+    return store_slots_take(model_store(e->m), &e->p, use, tokens, err);
+}
+
 static mica_status open_device(engine *e, const engine_config *cfg, mica_error *err) {
     const model_shape *s = model_shape_of(e->m);
     dev_config dc = device_config(e->m, cfg);
@@ -328,6 +336,7 @@ static mica_status open_device(engine *e, const engine_config *cfg, mica_error *
     }
     TRY(dev_open(&e->d, &dc, err));
     TRY(model_bind(e->m, e->d, err));
+    TRY(take_slots(e, err));
     return tiers_fill(e->t, e->d, err);
 }
 
@@ -414,6 +423,12 @@ void engine_tiers(const engine *e, tiers_total *out) {
 }
 void engine_experts(const engine *e, dev_expert_stats *out) {
     dev_experts_stats(e->d, out);
+    if (e->p.card[0] || !model_store(e->m)) return;
+    store_stats s = store_stats_get(model_store(e->m));
+    out->n_use = s.n_use;
+    out->n_hit = s.n_hit;
+    out->ssd_bytes = s.ssd_bytes;
+    out->n_slot = s.n_slot;
 }
 uint32_t engine_row_max(const engine *e) {
     return e->row_max;

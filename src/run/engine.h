@@ -28,7 +28,7 @@ typedef struct engine_config {
     uint64_t vram_bytes, vram_reserve; // cap, and what is left alone; 0: as the plan thinks fit
     plan_experts_ram experts_ram;
     const char *profile_path; // learned use of experts; NULL: in the cache folder, and only with tiers
-    const char *trace_path; // record routing there; NULL: do not
+    const char *trace_path;   // record routing there; NULL: do not
     void (*loaded)(void *user, uint64_t n_bytes,
                    uint64_t n_total); // weights on the card so far; NULL: nobody asks
     void *loaded_user;
@@ -46,8 +46,8 @@ mica_status engine_plan(plan *out, const engine_config *cfg, mica_error *err);
 const model_shape *engine_shape(const engine *e);
 const plan *engine_plan_of(const engine *e);
 const char *engine_device(const engine *e);                  // for people
-void engine_tiers(const engine *e, tiers_total *out); // any thread
-void engine_experts(const engine *e, dev_expert_stats *out); // of a card, since it was opened; else zeros
+void engine_tiers(const engine *e, tiers_total *out);        // any thread
+void engine_experts(const engine *e, dev_expert_stats *out); // since it was opened
 uint32_t engine_row_max(const engine *e);                    // rows of a step
 uint32_t engine_ubatch(const engine *e);                     // rows of a prompt chunk, as configured
 uint32_t engine_out_max(const engine *e);                    // rows of a step whose logits can be had

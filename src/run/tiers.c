@@ -129,6 +129,11 @@ mica_status tiers_fill(expert_tiers *t, dev *d, mica_error *err) {
     return MICA_OK;
 }
 
+const float *tiers_learned(const expert_tiers *t, double *tokens) {
+    *tokens = t->learned ? profile_tokens(t->learned) : 0;
+    return *tokens > 0 ? profile_use(t->learned) : NULL;
+}
+
 /* ---- steps ---- */
 
 void tiers_routed(expert_tiers *t, uint32_t layer, const int32_t *ids, uint32_t n) {

@@ -24,6 +24,8 @@ mica_status tiers_new(expert_tiers **out, const tiers_config *cfg, mica_error *e
 void tiers_free(expert_tiers *t); // accepts NULL
 mica_status tiers_fill(expert_tiers *t, dev *d, mica_error *err);
 void tiers_step(expert_tiers *t, uint32_t n_row);
+/* Uses a token of earlier runs, NULL when nothing is known, and the tokens they are worth; borrowed. */
+const float *tiers_learned(const expert_tiers *t, double *tokens);
 /* As dev_config.routed. */
 void tiers_routed(expert_tiers *t, uint32_t layer, const int32_t *ids, uint32_t n);
 
