@@ -70,7 +70,7 @@ static inline size_t dev_expert_room(size_t n_bytes) {
  *     n = dev_experts_moved(d, moves, max);              // those that arrived since
  *
  * Devices in host memory have no slab: their experts stay where the source has them. */
-enum { EXPERT_LAYERS_MAX = 512, EXPERT_SLABS_MAX = 16, EXPERT_MOVES_MAX = 8 };
+enum { EXPERT_LAYERS_MAX = 512, EXPERT_SLABS_MAX = 16, EXPERT_MOVES_MAX = 32 };
 #define EXPERT_NOBODY UINT32_MAX
 
 typedef enum dev_expert_ram {

@@ -7,8 +7,6 @@
  * in a step of few rows. Which experts a layer touches is not waited for: enough rows touch nearly all. */
 #include "dev/gpu_tiers.h"
 
-#include "base/mem.h"
-
 enum { STREAM_SHARE = 2 }; // pairs for every expert of a layer, from which on nearly all are touched
 
 mica_status gpu_stream_new(gpu *g, size_t ring_bytes, mica_error *err) {
@@ -20,8 +18,8 @@ mica_status gpu_stream_new(gpu *g, size_t ring_bytes, mica_error *err) {
         const tier_layer *l = &o->tiers->layer[il];
         if (l->places && l->s.n_expert > s->n_table) s->n_table = l->s.n_expert;
     }
-    s->list = mem_calloc(s->n_table, sizeof *s->list);
-    if (!s->list) return fail(err, MICA_E_NOMEM, "experts: out of memory");
+    rc = o->v->pinned_alloc((void **)&s->list, o->tiers->n_expert * sizeof *s->list, 0);
+    if (rc) return gpu_fail(g, rc, err, "tables of experts");
     TRY(gpu_take(g, (void **)&s->half[0].at, ring_bytes, "ring of experts", err));
     s->half_bytes = ring_bytes / 2 & ~(size_t)255;
     s->half[1].at = s->half[0].at + s->half_bytes;
@@ -41,7 +39,7 @@ void gpu_stream_fini(gpu *g) {
         if (s->half[k].arrived) g->own->v->event_free(s->half[k].arrived);
         if (s->half[k].freed) g->own->v->event_free(s->half[k].freed);
     }
-    mem_free(s->list);
+    if (s->list) g->own->v->pinned_free(s->list);
     s->list = NULL;
 }
 
@@ -66,22 +64,30 @@ static uint32_t next_layer(const gpu_tiers *t, uint32_t from) {
     return EXPERT_NOBODY;
 }
 
-/* Half k is filled for a layer, behind whatever still reads it. */
+/* Half k is filled for a layer, behind whatever still reads it, and its table with it: a table sent in the
+ * stream of the kernels would wait in the copy engine for the next layer's experts. */
 static int fill_half(gpu *g, uint32_t k, uint32_t il) {
+    const gpu_drv *v = g->own->v;
     gpu_tiers *t = g->own->tiers;
     ring_half *h = &t->ring.half[k];
     h->layer = il;
     h->n = 0;
     if (il == EXPERT_NOBODY) return 0;
     const tier_layer *l = &t->layer[il];
+    gpu_expert *list = t->ring.list + l->table; // each layer has its own: the card may be steps behind
     size_t blob = t->slab[l->slab].blob_bytes, room = t->ring.half_bytes / blob;
-    int rc = g->own->v->stream_wait(t->stream, h->freed, 0);
-    for (uint32_t ie = 0; ie < l->s.n_expert && h->n < room && rc == 0; ie++) {
-        if (l->places[ie].slot != EXPERT_NOBODY) continue;
-        rc = copy_in(g, l, ie, h->at + h->n++ * blob);
+    int rc = v->stream_wait(t->stream, h->freed, 0);
+    for (uint32_t ie = 0; ie < l->s.n_expert && rc == 0; ie++) {
+        bool here = l->places[ie].slot == EXPERT_NOBODY && h->n < room;
+        char *at = h->at + h->n * blob;
+        list[ie] = here ? tier_blob(l, at) : tier_entry(t, l, ie);
+        if (!here) continue;
+        h->n++;
+        rc = copy_in(g, l, ie, at);
     }
     t->stats.stream_bytes += h->n * blob;
-    return rc ? rc : g->own->v->event_record(h->arrived, t->stream);
+    if (rc == 0) rc = v->to_device(h->table, list, l->s.n_expert * sizeof *list, t->stream);
+    return rc ? rc : v->event_record(h->arrived, t->stream);
 }
 
 mica_status gpu_stream_begin(gpu *g, const dev_step *s, mica_error *err) {
@@ -96,7 +102,8 @@ mica_status gpu_stream_begin(gpu *g, const dev_step *s, mica_error *err) {
     if (!r->on) return MICA_OK;
     uint32_t il = next_layer(t, 0);
     for (uint32_t k = 0; k < 2 && rc == 0; k++) {
-        rc = o->v->event_record(r->half[k].freed, o->stream);
+        rc = o->v->event_sync(r->half[k].arrived); // the lists are the step's before no more
+        if (rc == 0) rc = o->v->event_record(r->half[k].freed, o->stream);
         if (rc == 0) rc = fill_half(g, k, il);
         if (il != EXPERT_NOBODY) il = next_layer(t, il + 1);
     }
@@ -118,15 +125,7 @@ mica_status gpu_stream_table(gpu *g, uint32_t layer, const gpu_expert **out, mic
     if (t->ring.trunk) l->trunk = true;
     ring_half *h = half_of(t, layer);
     if (!h || h->n == 0) return MICA_OK;
-    uint32_t n = 0;
-    for (uint32_t ie = 0; ie < l->s.n_expert; ie++) {
-        bool here = l->places[ie].slot == EXPERT_NOBODY && n < h->n;
-        t->ring.list[ie] =
-            here ? tier_blob(l, h->at + n++ * t->slab[l->slab].blob_bytes) : tier_entry(t, l, ie);
-    }
-    size_t n_bytes = l->s.n_expert * sizeof *t->ring.list;
     int rc = o->v->stream_wait(o->stream, h->arrived, 0);
-    if (rc == 0) rc = o->v->to_device(h->table, t->ring.list, n_bytes, o->stream);
     *out = h->table;
     return rc ? gpu_fail(g, rc, err, "ring of experts") : MICA_OK;
 }

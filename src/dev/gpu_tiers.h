@@ -60,7 +60,7 @@ typedef struct tier_stream {
     bool there, on, trunk, known; // on: this step streams; known: which layers are the trunk's
     ring_half half[2];
     size_t half_bytes;
-    gpu_expert *list; // owned, [n_table]
+    gpu_expert *list; // owned, pinned, [n_expert] of all layers: what the halves' tables are sent from
     uint32_t n_table; // experts of a layer, at most
 } tier_stream;
 
