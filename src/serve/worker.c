@@ -180,6 +180,25 @@ static mica_status slot_begin(worker *w, slot *s, mica_error *err) {
     return mica_session_begin(s->s, j->prompt.ids, j->prompt.n, &opt, &s->reuse, err);
 }
 
+/* ---- What /slots shows ---- */
+
+static void publish(worker *w) {
+    pthread_mutex_lock(&w->lock);
+    for (size_t i = 0; i < w->n_slot; i++) {
+        const slot *s = &w->slots[i];
+        slot_look *l = &w->look[i];
+        *l = (slot_look){.busy = s->j != NULL, .n_token = mica_session_length(s->s)};
+        if (!s->j) continue;
+        l->reading = s->reading;
+        l->n_prompt = s->j->prompt.n;
+        l->n_cached = s->reuse.n_cached;
+        l->n_read = s->n_before ? s->j->prompt.n : s->j->prompt.n - mica_session_pending(s->s);
+        l->n_made = s->v.n_made;
+        l->n_predict = s->j->ask.n_predict;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
 /* ---- Saved slots ---- */
 
 static void give_result(job *j, const char *what, uint64_t n_token, uint64_t n_bytes, double ms) {
@@ -190,6 +209,7 @@ static void give_result(job *j, const char *what, uint64_t n_token, uint64_t n_b
     flow_put(&j->flow, &(event){.kind = EVENT_RESULT, .body = slice_of(text)});
 }
 
+/* Who has the result of an erase or a restore finds it in /slots: that is brought up to date first. */
 static mica_status slot_file(worker *w, job *j, mica_error *err) {
     slot *s = &w->slots[j->slot < w->n_slot ? j->slot : 0];
     size_t n_token = 0;
@@ -200,6 +220,7 @@ static mica_status slot_file(worker *w, job *j, mica_error *err) {
     if (j->kind == JOB_SLOT_ERASE) {
         n_token = mica_session_length(s->s);
         mica_session_erase(s->s);
+        publish(w);
         give_result(j, "erased", n_token, 0, clock_ms_since(start));
         return MICA_OK;
     }
@@ -209,6 +230,7 @@ static mica_status slot_file(worker *w, job *j, mica_error *err) {
         return MICA_OK;
     }
     TRY(mica_session_restore(s->s, j->file, &n_token, &n_bytes, err));
+    publish(w);
     give_result(j, "restored", n_token, n_bytes, clock_ms_since(start));
     return MICA_OK;
 }
@@ -489,23 +511,6 @@ static void step(worker *w, size_t n) {
     pace_learn(&w->pace, w->n_making, n_read, step_s);
     metrics_step(w->opt.metrics, n, n_made, step_s);
     for (size_t i = 0; i < n; i++) take_in(w, w->at_work[i], &w->items[i]);
-}
-
-static void publish(worker *w) {
-    pthread_mutex_lock(&w->lock);
-    for (size_t i = 0; i < w->n_slot; i++) {
-        const slot *s = &w->slots[i];
-        slot_look *l = &w->look[i];
-        *l = (slot_look){.busy = s->j != NULL, .n_token = mica_session_length(s->s)};
-        if (!s->j) continue;
-        l->reading = s->reading;
-        l->n_prompt = s->j->prompt.n;
-        l->n_cached = s->reuse.n_cached;
-        l->n_read = s->n_before ? s->j->prompt.n : s->j->prompt.n - mica_session_pending(s->s);
-        l->n_made = s->v.n_made;
-        l->n_predict = s->j->ask.n_predict;
-    }
-    pthread_mutex_unlock(&w->lock);
 }
 
 /* ---- The loop ---- */
