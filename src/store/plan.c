@@ -12,7 +12,7 @@ const char *const plan_what_name[PLAN_WHAT_N] = {"weights", "kv",   "state",   "
 const char *const plan_ram_name[] = {"auto", "all", "complement", "mmap"};
 
 enum { MIB = 1 << 20 };
-enum { RING_BLOBS_MIN = 16, RING_SHARE = 8, CTX_SHARE = 4, SLOTS_MIN = 8 };
+enum { RING_BLOBS_MIN = 16, RING_SHARE = 8, CTX_SHARE = 4 };
 static const uint64_t STAGE_BYTES = 64 * MIB, SPARE_BYTES = 64 * MIB;
 
 static uint64_t min_u64(uint64_t a, uint64_t b) {
@@ -213,7 +213,7 @@ static void card_make(plan *p, const plan_request *r) {
 static void host_experts(plan *p, const plan_request *r, uint64_t room) {
     uint64_t one = r->n_expert ? r->expert_bytes / r->n_expert : 0;
     bool all = r->expert_bytes <= room;
-    uint64_t least = r->n_expert_used > SLOTS_MIN ? r->n_expert_used : SLOTS_MIN;
+    uint64_t least = r->n_expert_used;
     p->experts_ram = r->experts_ram == PLAN_RAM_MMAP || all ? PLAN_RAM_MMAP : PLAN_RAM_COMPLEMENT;
     if (!all && (r->experts_ram == PLAN_RAM_ALL || r->experts_ram == PLAN_RAM_COMPLEMENT)) {
         p->fits = false;

@@ -172,6 +172,25 @@ def experts_elsewhere_are_planned_and_learned(t):
 
 
 @case
+def experts_read_from_disk_give_the_same_bits(t):
+    for name in ("qwen3_moe", "qwen3_5_moe", "gemma4_moe", "qwen4_exp"):
+        moe = FIXTURES / f"{name}.q4_k_m.gguf"
+        base = ["-m", moe, "-c", "256", "--device", "cpu"]
+        items = t("plan", *base, "--json").json()["tiers"][0]["items"]
+        experts = next(i["bytes"] for i in items if i["what"] == "experts")
+        ram = ["--ram", str(sum(i["bytes"] for i in items) - experts // 3)]
+        e = t("plan", *base, *ram, "--json").json()["experts"]
+        need(0 < e["ram"] < e["total"] and e["ram"] + e["ssd"] == e["total"], f"{name}: {e}")
+        ask = ["eval", "logits", *base, "--tokens", "4078,100,200,300,400,500", "--positions", "all", "--json"]
+        need(t(*ask).ok().out == t(*ask, *ram).ok().out, f"{name}: other bits")
+        said = ["run", *base, "-p", "hello", "-n", "30", "--temp", "0", "--json"]
+        whole, some = (json.loads(t(*said, *a).ok().out.splitlines()[-1]) for a in ([], ram))
+        need(whole["ids"] == some["ids"], f"{name}: other tokens")
+        need(whole["experts"]["ssd_bytes"] == 0 and whole["experts"]["hit_rate"] == 1, f"{whole['experts']}")
+        need(some["experts"]["ssd_bytes"] > 0 and some["experts"]["hit_rate"] < 1, f"{some['experts']}")
+
+
+@case
 def devices_are_listed(t):
     d = t("devices", "--json").json()
     for key in (
