@@ -15,6 +15,15 @@ job *job_new(job_kind kind) {
     return j;
 }
 
+size_t job_choices(const job *j) {
+    return j->kind == JOB_TEXT ? (size_t)j->ask.n_choice * (1 + j->n_more) : 1;
+}
+
+const mica_ids *job_prompt(const job *j, int choice) {
+    const size_t i = (size_t)choice / (size_t)(j->ask.n_choice > 0 ? j->ask.n_choice : 1);
+    return i == 0 || i > j->n_more ? &j->prompt : &j->more[i - 1];
+}
+
 void job_hold(job *j) {
     atomic_fetch_add(&j->n_hold, 1);
 }
@@ -24,6 +33,8 @@ void job_drop(job *j) {
     flow_fini(&j->flow);
     ask_fini(&j->ask);
     mica_ids_free(&j->prompt);
+    for (size_t i = 0; i < j->n_more; i++) mica_ids_free(&j->more[i]);
+    mem_free(j->more);
     mica_grammar_free(j->grammar);
     mica_text_free(j->tools);
     mem_free(j);

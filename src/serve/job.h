@@ -19,7 +19,9 @@ typedef struct job {
     job_kind kind;
     uint64_t client, begun_ns;
     ask ask;
-    mica_ids prompt;
+    mica_ids prompt; // the first or only one
+    mica_ids *more; // owned, [n_more]; further ones of /v1/completions: the choices of each follow each other
+    size_t n_more;
     // How the answer is read (voice.h).
     bool chat;             // thinking and tool calls are looked for
     bool in_think;         // the prompt ended inside a thinking block
@@ -32,7 +34,9 @@ typedef struct job {
     char file[128];
 } job;
 
-job *job_new(job_kind kind); // held once; NULL: out of memory
+job *job_new(job_kind kind);      // held once; NULL: out of memory
+size_t job_choices(const job *j); // of all prompts
+const mica_ids *job_prompt(const job *j, int choice);
 void job_hold(job *j);
 void job_drop(job *j); // NULL allowed
 /* One choice has ended: the last one ends the flow. */

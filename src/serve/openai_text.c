@@ -65,10 +65,15 @@ static void put_text(outcome *o, choice *c, json_t *text, const char *finish, st
     sse_data(out, v);
 }
 
+/* The choice's prompt where it is wanted before the answer, else NULL. own: a list of those of the request.
+ */
+static json_t *echo_of(const outcome *o, const choice *c) {
+    return json_array_get(o->own, (size_t)c->index / (size_t)o->job->ask.n_choice);
+}
+
 static void text_begin(outcome *o, strbuf *out) {
-    const json_t *echo = o->own;
-    for (size_t i = 0; echo && i < o->n_choice; i++)
-        put_text(o, &o->choices[i], json_deep_copy(echo), NULL, out);
+    for (size_t i = 0; o->own && i < o->n_choice; i++)
+        put_text(o, &o->choices[i], json_incref(echo_of(o, &o->choices[i])), NULL, out);
 }
 
 static void text_piece(outcome *o, choice *c, const event *e, strbuf *out) {
@@ -100,7 +105,8 @@ static void text_ping(outcome *o, strbuf *out) {
 
 static json_t *whole_text(const outcome *o, const choice *c) {
     strbuf b = {0};
-    if (o->own) strbuf_put(&b, json_string_value(o->own), json_string_length(o->own));
+    const json_t *echo = echo_of(o, c);
+    if (echo) strbuf_put(&b, json_string_value(echo), json_string_length(echo));
     strbuf_put(&b, c->text.p, c->text.n);
     json_t *v = json_buffer(&b);
     strbuf_fini(&b);
@@ -137,13 +143,7 @@ static const shape g_text = {.id_prefix = "cmpl-",
 static mica_status encode_prompt(mica_ids *out, const mica_server *s, const json_t *v, bool special,
                                  problem *p) {
     mica_error err = {0};
-    if (json_is_array(v) && json_array_size(v) == 1 && !json_is_integer(json_array_get(v, 0)))
-        v = json_array_get(v, 0); // a list of one prompt
-    if (json_is_array(v) && json_array_size(v) > 0) {
-        if (json_is_integer(json_array_get(v, 0))) return basics_ids(out, v, &s->info, "prompt", p);
-        return problem_set(p, 400, "prompt",
-                           "prompt: several in one request are not supported: send one each");
-    }
+    if (json_is_integer(json_array_get(v, 0))) return basics_ids(out, v, &s->info, "prompt", p);
     if (!json_is_string(v))
         return problem_set(p, 400, "prompt", "prompt: it has to be a string or token ids");
     const mica_status st =
@@ -178,22 +178,48 @@ static mica_status parse_text(job *j, const mica_server *s, const json_t *body, 
     return prompt_form(j, s->model, body, p);
 }
 
-static mica_status prepare_text(job *j, json_t **echo, const mica_server *s, const json_t *body, problem *p) {
-    bool special = true, wanted = false;
-    TRY(parse_text(j, s, body, p));
+/* One prompt out of the request, and its text onto `echo` (NULL: not wanted). */
+static mica_status take_prompt(mica_ids *out, json_t *echo, const mica_server *s, const json_t *v,
+                               bool special, problem *p) {
+    char *text = NULL;
+    TRY(encode_prompt(out, s, v, special, p));
+    TRY(check_prompt(out, s, p));
+    if (!echo) return MICA_OK;
+    if (mica_detokenize(s->model, out->ids, out->n, true, &text, NULL) != MICA_OK) text = NULL;
+    json_array_append_new(echo, json_string(text ? text : ""));
+    mica_text_free(text);
+    return MICA_OK;
+}
+
+/* `prompt` is one text, one list of ids, or a list of such. */
+static mica_status take_prompts(job *j, json_t *echo, const mica_server *s, const json_t *body, problem *p) {
+    json_t *v = json_object_get(body, "prompt");
+    const bool several = json_array_size(v) > 0 && !json_is_integer(json_array_get(v, 0));
+    const size_t n = several ? json_array_size(v) : 1;
+    bool special = true;
     TRY(field_bool(&special, body, "parse_special", p));
-    TRY(field_bool(&wanted, body, "echo", p));
-    TRY(encode_prompt(&j->prompt, s, json_object_get(body, "prompt"), special, p));
-    TRY(check_prompt(&j->prompt, s, p));
-    if (wanted) {
-        char *text = NULL;
-        if (j->ask.n_top >= 0)
-            return problem_set(p, 400, "echo", "echo: not supported together with logprobs");
-        if (mica_detokenize(s->model, j->prompt.ids, j->prompt.n, true, &text, NULL) == MICA_OK)
-            *echo = json_string(text);
-        mica_text_free(text);
+    if (n * (size_t)j->ask.n_choice > ASK_MAX_CHOICES)
+        return problem_set(p, 400, "prompt", "prompt: %zu with n %d each: at most %d answers in one request",
+                           n, (int)j->ask.n_choice, ASK_MAX_CHOICES);
+    if (n > 1) j->more = mem_calloc(n - 1, sizeof *j->more);
+    if (n > 1 && !j->more) return problem_set(p, 500, NULL, "out of memory");
+    j->n_more = n - 1;
+    for (size_t i = 0; i < n; i++) {
+        mica_ids *out = i == 0 ? &j->prompt : &j->more[i - 1];
+        TRY(take_prompt(out, echo, s, several ? json_array_get(v, i) : v, special, p));
+        TRY(ask_check_room(&j->ask, out->n, s->info.n_ctx, p));
     }
-    return ask_check_room(&j->ask, j->prompt.n, s->info.n_ctx, p);
+    return MICA_OK;
+}
+
+static mica_status prepare_text(job *j, json_t **echo, const mica_server *s, const json_t *body, problem *p) {
+    bool wanted = false;
+    TRY(parse_text(j, s, body, p));
+    TRY(field_bool(&wanted, body, "echo", p));
+    if (wanted && j->ask.n_top >= 0)
+        return problem_set(p, 400, "echo", "echo: not supported together with logprobs");
+    if (wanted) *echo = json_array();
+    return take_prompts(j, *echo, s, body, p);
 }
 
 /* ---- Fill in the middle ---- */

@@ -18,7 +18,7 @@ void outcome_new_id(char out[40], const char *prefix) {
 
 outcome *outcome_new(const exchange *x, const outcome_options *opt) {
     outcome *o = mem_calloc(1, sizeof *o);
-    const size_t n = (size_t)opt->job->ask.n_choice;
+    const size_t n = job_choices(opt->job);
     if (o) o->choices = mem_calloc(n, sizeof *o->choices);
     if (!o || !o->choices) {
         mem_free(o);
@@ -208,10 +208,18 @@ uint64_t outcome_n_thought(const outcome *o) {
 }
 
 json_t *outcome_usage(const outcome *o) {
-    const uint64_t n_made = outcome_n_made(o), n_prompt = o->begin.n_prompt;
+    const uint64_t n_made = outcome_n_made(o);
+    uint64_t n_prompt = o->begin.n_prompt, n_cached = o->choices[0].end.n_cached;
+    const size_t n_each = (size_t)o->job->ask.n_choice;
+    // Each prompt counts once, however many choices it has.
+    if (o->job->n_more > 0) n_prompt = o->job->prompt.n;
+    for (size_t i = 0; i < o->job->n_more; i++) {
+        n_prompt += o->job->more[i].n;
+        n_cached += o->choices[(i + 1) * n_each].end.n_cached;
+    }
     return json_pack("{s:o, s:o, s:o, s:{s:o}, s:{s:o}}", "prompt_tokens", json_u64(n_prompt),
                      "completion_tokens", json_u64(n_made), "total_tokens", json_u64(n_prompt + n_made),
-                     "prompt_tokens_details", "cached_tokens", json_u64(o->choices[0].end.n_cached),
+                     "prompt_tokens_details", "cached_tokens", json_u64(n_cached),
                      "completion_tokens_details", "reasoning_tokens", json_u64(outcome_n_thought(o)));
 }
 

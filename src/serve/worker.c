@@ -17,7 +17,8 @@ typedef struct slot {
     int choice;
     voice v;
     mica_sampling sampling;
-    mica_grammar *grammar; // owned; a clone of the job's
+    const mica_ids *prompt; // of the job
+    mica_grammar *grammar;  // owned; a clone of the job's
     mica_reuse reuse;
     strbuf made;       // ids of the answer so far, kept while its thinking has a bound
     uint64_t n_before; // of them, made before the session was begun anew
@@ -78,7 +79,7 @@ void worker_free(worker *w) {
 
 mica_status worker_submit(worker *w, job *j, problem *p) {
     queue_entry e[ASK_MAX_CHOICES];
-    const size_t n = j->kind == JOB_TEXT ? (size_t)j->ask.n_choice : 1;
+    const size_t n = job_choices(j);
     mica_status st = MICA_OK;
     atomic_store(&j->n_open, (int)n);
     for (size_t i = 0; i < n; i++) {
@@ -151,13 +152,13 @@ static size_t common_prefix(const slot *s, const mica_ids *prompt) {
 
 /* The free slot that shares most with the prompt; among equals the one unused longest. A request that wants
  * nothing of what is there takes that one too: what others may still want is not its to lose. */
-static slot *slot_for(worker *w, const job *j) {
+static slot *slot_for(worker *w, const job *j, int choice) {
     slot *best = NULL;
     size_t most = 0;
     for (size_t i = 0; i < w->n_slot; i++) {
         slot *s = &w->slots[i];
         if (s->j) continue;
-        const size_t k = j->ask.no_cache ? 0 : common_prefix(s, &j->prompt);
+        const size_t k = j->ask.no_cache ? 0 : common_prefix(s, job_prompt(j, choice));
         if (best && (k < most || (k == most && s->used_ns >= best->used_ns))) continue;
         best = s;
         most = k;
@@ -168,7 +169,7 @@ static slot *slot_for(worker *w, const job *j) {
 static mica_status slot_begin(worker *w, slot *s, mica_error *err) {
     const job *j = s->j;
     s->sampling = j->ask.sampling;
-    s->sampling.seed += (uint64_t)s->choice;
+    s->sampling.seed += (uint64_t)(s->choice % j->ask.n_choice);
     s->reading = true;
     s->begun_ns = clock_ns();
     s->first_ns = 0;
@@ -177,7 +178,7 @@ static mica_status slot_begin(worker *w, slot *s, mica_error *err) {
     if (j->grammar) TRY(mica_grammar_clone(&s->grammar, j->grammar, err));
     const mica_begin_options opt = {
         .no_cache = j->ask.no_cache, .cold = j->ask.no_cache, .reuse_generated = w->opt.reuse_generated};
-    return mica_session_begin(s->s, j->prompt.ids, j->prompt.n, &opt, &s->reuse, err);
+    return mica_session_begin(s->s, s->prompt->ids, s->prompt->n, &opt, &s->reuse, err);
 }
 
 /* ---- What /slots shows ---- */
@@ -190,9 +191,9 @@ static void publish(worker *w) {
         *l = (slot_look){.busy = s->j != NULL, .n_token = mica_session_length(s->s)};
         if (!s->j) continue;
         l->reading = s->reading;
-        l->n_prompt = s->j->prompt.n;
+        l->n_prompt = s->prompt->n;
         l->n_cached = s->reuse.n_cached;
-        l->n_read = s->n_before ? s->j->prompt.n : s->j->prompt.n - mica_session_pending(s->s);
+        l->n_read = s->n_before ? s->prompt->n : s->prompt->n - mica_session_pending(s->s);
         l->n_made = s->v.n_made;
         l->n_predict = s->j->ask.n_predict;
     }
@@ -248,15 +249,16 @@ static bool is_gone(const queue_entry *e) {
 static void take_up(worker *w, const queue_entry *e) {
     mica_error err = {0};
     job *j = e->job;
-    slot *s = slot_for(w, j);
+    slot *s = slot_for(w, j, e->choice);
     s->j = j; // with the queue's hold
     s->choice = e->choice;
+    s->prompt = job_prompt(j, e->choice);
     const mica_status st = slot_begin(w, s, &err);
     if (st != MICA_OK) {
         fail_slot(w, s, st, &err);
         return;
     }
-    const event_begin b = {j->prompt.n, s->reuse.n_cached, 0};
+    const event_begin b = {s->prompt->n, s->reuse.n_cached, 0};
     flow_put(&j->flow,
              &(event){.kind = EVENT_BEGIN, .choice = s->choice, .body = {(const char *)&b, sizeof b}});
 }
@@ -321,7 +323,7 @@ static void end_slot(worker *w, slot *s, mica_finish why) {
     const event_end e = {
         .finish = finish_of(w, s, why),
         .stop = s->v.stopped,
-        .n_prompt = j->prompt.n,
+        .n_prompt = s->prompt->n,
         .n_cached = s->reuse.n_cached,
         .n_made = s->v.n_made,
         .n_thought = s->v.n_thought,
@@ -427,7 +429,7 @@ static void set_grammar_back(slot *s) {
 static mica_status read_again(slot *s, mica_error *err) {
     strbuf all = {0};
     const mica_begin_options opt = {.no_cache = true};
-    strbuf_put(&all, s->j->prompt.ids, s->j->prompt.n * sizeof(int32_t));
+    strbuf_put(&all, s->prompt->ids, s->prompt->n * sizeof(int32_t));
     strbuf_put(&all, s->made.p, s->made.n);
     const mica_status st = all.failed ? fail(err, MICA_E_NOMEM, "thinking: out of memory")
                                       : mica_session_begin(s->s, (const int32_t *)(const void *)all.p,
@@ -445,7 +447,7 @@ static mica_status end_thinking(worker *w, slot *s, mica_finish *finish, mica_er
     mica_ids closing = {0};
     strbuf_printf(&text, "\n%.*s\n\n", (int)s->v.think_end.n, s->v.think_end.p);
     mica_status st = mica_tokenize(w->model, strbuf_cstr(&text), text.n, true, false, &closing, err);
-    const size_t n = s->j->prompt.n + s->made.n / sizeof(int32_t) + closing.n;
+    const size_t n = s->prompt->n + s->made.n / sizeof(int32_t) + closing.n;
     const bool fits = n < w->info.n_ctx;
     for (size_t i = 0; st == MICA_OK && fits && i < closing.n; i++) st = say(s, closing.ids[i], NULL, err);
     if (!fits) *finish = MICA_FINISH_LENGTH;
@@ -470,7 +472,7 @@ static mica_status speak(worker *w, slot *s, mica_step_item *it, mica_error *err
 }
 
 static void tell_progress(slot *s) {
-    const size_t n = s->j->prompt.n - mica_session_pending(s->s);
+    const size_t n = s->prompt->n - mica_session_pending(s->s);
     if (s->j->ask.progress && s->first_ns == 0)
         flow_put(&s->j->flow, &(event){.kind = EVENT_PROGRESS, .choice = s->choice, .number = (int64_t)n});
 }

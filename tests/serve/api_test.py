@@ -318,7 +318,7 @@ def characters_across_tokens(t):
             joined(chunks_of(s.chat(ask(text, max_tokens=40, stream=True))), "content") == whole,
             "stream differs",
         )
-        for n in range(1, 12):
+        for n in (2, 4, 5, 7):
             v = s.chat(ask(text, max_tokens=n)).json()["choices"][0]["message"]["content"]
             got = joined(chunks_of(s.chat(ask(text, max_tokens=n, stream=True))), "content")
             need(got == v, f"{n}: {got!r} instead of {v!r}")
@@ -351,6 +351,31 @@ def limits_of_tokens(t):
 
 
 @case
+def several_prompts(t):
+    """Each answer is that of its prompt alone, in the order of the prompts; streamed, with n, with echo."""
+    s = t.server
+    prompts = ["Once upon a time", "The library keeps", [5, 6, 7], "Count from 1 to 9."]
+    more = {"max_tokens": 8, "temperature": 0.9, "seed": 3, "ignore_eos": True}
+
+    def ask_for(prompt, **extra):
+        return s.post("/v1/completions", {"prompt": prompt, **more, **extra}).json()
+
+    alone = [ask_for(p, n=2) for p in prompts]
+    v = ask_for(prompts, n=2)
+    need([c["index"] for c in v["choices"]] == list(range(8)), "indices")
+    texts = [c["text"] for c in v["choices"]]
+    need(texts == [c["text"] for a in alone for c in a["choices"]], f"{texts}")
+    for key in ("prompt_tokens", "completion_tokens"):
+        need(v["usage"][key] == sum(a["usage"][key] for a in alone), f"{key}: {v['usage']}")
+    body = {"prompt": prompts, "n": 2, "echo": True, "stream": True, **more}
+    got = [""] * 8
+    for _, e in s.post("/v1/completions", body).events()[:-1]:
+        got[e["choices"][0]["index"]] += e["choices"][0]["text"]
+    whole = [c["text"] for c in ask_for(prompts, n=2, echo=True)["choices"]]
+    need(got == whole and got[0] == prompts[0] + texts[0] and got[7] == prompts[3] + texts[7], f"{got}")
+
+
+@case
 def prompts_of_all_kinds(t):
     """[21] Empty and odd prompts: text or a 400, never a hang."""
     s = t.server
@@ -359,7 +384,8 @@ def prompts_of_all_kinds(t):
         need(r.status == 200, f"{prompt!r}: {r.text[:200]}")
     for prompt in ([], [[]], [-1], [999999999], ["a", 1], [1, "a"], [1.5], {}, None, 7, [True], [["a"]]):
         s.post("/v1/completions", {"prompt": prompt}).error(400, "prompt")
-    s.post("/v1/completions", {"prompt": ["one", "two"]}).error(400, "several")
+    s.post("/v1/completions", {"prompt": ["one"] * 9, "n": 2}).error(400, "prompt", "at most")
+    s.post("/v1/completions", {"prompt": ["one", 7]}).error(400, "prompt")
     s.post("/v1/completions", {}).error(400, "prompt")
 
 
@@ -434,6 +460,35 @@ def seeds_and_repeats(t):
         for _ in range(3)
     }
     need(len(seen) == 3, "without a seed it is always the same")
+
+
+@case
+def thinking_budget_in_draft_windows(t):
+    """A bound of thinking that falls into a draft window, before an answer of a schema: the answer keeps to
+    the schema, and is the one that is made without drafts."""
+    country = {"type": "string", "maxLength": 12}
+    schema = {
+        "type": "object",
+        "properties": {"country": country, "n": {"type": "integer", "maximum": 99}},
+        "required": ["country", "n"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    body = {**PLAIN, "enable_thinking": True, "max_tokens": 120, "response_format": form}
+    answers, drafted = [], []
+    for draft in ("off", "7"):
+        with t.start("--draft", draft, model=HYBRID) as s:
+            n_draft = 0
+            for n in (2, 4, 5, 7):
+                v = s.chat({**body, "reasoning_budget": n}).json()
+                m = v["choices"][0]["message"]
+                got = json.loads(m["content"])
+                need(list(got) == ["country", "n"] and type(got["n"]) is int, f"budget {n}: {m}")
+                answers.append((m.get("reasoning_content"), m["content"]))
+                n_draft += v["timings"].get("draft_n_accepted", 0)
+            drafted.append(n_draft)
+    need(drafted[0] == 0 and drafted[1] > 8, f"drafts kept: {drafted}")
+    need(answers[:4] == answers[4:], f"{answers}")
 
 
 @case
