@@ -527,8 +527,16 @@ def check_install(t, prefix):
         env={**t.env, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")},
     ).stdout
     need(str(prefix) in flags and "-lmica" in flags, f"pkg-config: {flags!r}")
-    for name in ("bin/mica", "include/mica.h", "share/man/man1/mica.1", "lib/libmica.so"):
-        need((prefix / name).exists(), f"no {name}")
+    for name in (
+        "bin/mica",
+        "include/mica.h",
+        "lib/libmica.so",
+        "share/man/man1/mica.1",
+        "share/bash-completion/completions/mica",
+        "share/zsh/site-functions/_mica",
+        "share/fish/vendor_completions.d/mica.fish",
+    ):
+        need((prefix / name).stat().st_size > 0, f"no {name}")
     version = subprocess.run(
         [prefix / "bin" / "mica", "version"], capture_output=True, text=True, env=t.env
     )
