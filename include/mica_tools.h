@@ -62,6 +62,7 @@ typedef struct mica_bench_options {
     const uint32_t *depth; // context lengths before each test; empty: 0
     size_t n_depth;
     uint32_t repeats; // 0: 5
+    bool profile; // one more run of each test, its operations timed; devices in host memory only
 } mica_bench_options;
 MICA_API mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *opt,
                                 mica_progress_fn *progress, void *user, mica_error *err);

@@ -62,6 +62,36 @@ static bench_row row_of(const json_t *v) {
                        .has_bound = json_is_number(json_object_get(v, "share"))};
 }
 
+/* A number of a row, or a dash. */
+static void put_cell(const json_t *v, const char *name, const char *form) {
+    const json_t *n = json_object_get(v, name);
+    if (json_is_number(n))
+        printf(form, json_number_value(n));
+    else
+        printf(" - |");
+}
+
+/* Where the time of each test went; the remainder of a step is what lies between its operations. */
+static void put_profiles(const json_t *rows) {
+    size_t i, j;
+    json_t *v, *r;
+    json_array_foreach((json_t *)(uintptr_t)rows, i, v) {
+        const json_t *p = json_object_get(v, "profile");
+        if (!p) continue;
+        printf("\n%s, %.1f ms:\n\n", member_text(v, "test"), member_real(p, "step_ms"));
+        printf("| operation | calls | ms | share | GB/s | GOP/s |\n| :--- | ---: | ---: | ---: | ---: | ---: "
+               "|\n");
+        json_array_foreach(json_object_get(p, "operations"), j, r) {
+            printf("| %s | %llu | %.2f | %.1f %% |", member_text(r, "what"),
+                   (unsigned long long)member_u64(r, "calls"), member_real(r, "ms"),
+                   member_real(r, "share") * 100);
+            put_cell(r, "gbps", " %.1f |");
+            put_cell(r, "gops", " %.0f |");
+            printf("\n");
+        }
+    }
+}
+
 static mica_status put_md(const json_t *rows, mica_error *err) {
     (void)err;
     size_t i;
@@ -76,6 +106,7 @@ static mica_status put_md(const json_t *rows, mica_error *err) {
         else
             printf("- | - | - |\n");
     }
+    put_profiles(rows);
     return MICA_OK;
 }
 
@@ -147,6 +178,8 @@ mica_status cmd_bench(const options *o, mica_error *err) {
     TRY_GOTO(depths_of(&depth, &o->depth, err), done);
     if (prompt.n + gen.n == 0)
         TRY_GOTO(fail(err, MICA_E_ARG, "-p and -n: both 0: nothing is left to time"), done);
+    if (o->profile_ops && o->format == BENCH_CSV)
+        TRY_GOTO(fail(err, MICA_E_ARG, "--profile-ops: a table of its own: not with -o csv"), done);
     const uint32_t longest = prompt.most > gen.most ? prompt.most : gen.most;
     if (longest >= INT32_MAX - depth.most)
         TRY_GOTO(fail(err, MICA_E_ARG, "-d: %u: with a test of %u tokens there is no such context",
@@ -159,7 +192,8 @@ mica_status cmd_bench(const options *o, mica_error *err) {
                                      .n_n_gen = gen.n,
                                      .depth = depth.p,
                                      .n_depth = depth.n,
-                                     .repeats = (uint32_t)o->repeats},
+                                     .repeats = (uint32_t)o->repeats,
+                                     .profile = o->profile_ops},
                depth.most + longest + 1, err); // generation starts from a token
 done:
     mem_free(prompt.p);

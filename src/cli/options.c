@@ -98,6 +98,8 @@ static const option_row g_rows[] = {
     {ROW(COMMAND, INT, repeats, C(BENCH)), .name = "--repeats", .shorter = "-r", .aliases = "--repetitions",
      .value = "N", .lo = 1, .hi = 1000,
      .help = "runs of each test (default 5)"},
+    {ROW(COMMAND, FLAG, profile_ops, C(BENCH)), .name = "--profile-ops",
+     .help = "also time every operation of one more run (processor only)"},
     {ROW(COMMAND, CHOICE, format, C(BENCH)), .name = "--output", .shorter = "-o", .value = "FORMAT",
      .words = "md|csv|json",
      .help = "form of the table (default md)"},

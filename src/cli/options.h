@@ -63,6 +63,7 @@ typedef struct options {
     // bench
     number_list n_prompt, n_gen, depth;
     int64_t repeats;
+    bool profile_ops;
     int format; // bench_format
     // eval
     number_list tokens;

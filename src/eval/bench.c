@@ -16,6 +16,7 @@ typedef struct bench {
     uint32_t repeats;
     double *tps; // owned, [repeats]
     double bound_gbps;
+    bool profile;
 } bench;
 
 static int by_value(const void *a, const void *b) {
@@ -38,6 +39,7 @@ mica_status bench_run_once(bench_rig *b, const bench_case *c, double *tps, mica_
     session_clear(b->s->s);
     session_sync_args a = {.ids = b->ids, .n = before};
     if (before) TRY(session_sync(b->s->s, &a, NULL, err));
+    if (b->profile) dev_profile_clear(b->profile);
     uint64_t start = clock_ns();
     a.n = before + c->n;
     if (c->prompt) TRY(session_sync(b->s->s, &a, NULL, err));
@@ -51,6 +53,35 @@ static double token_bytes(const bench *b, const bench_case *c) {
     const mica_model_info *i = &b->rig.s->m->info;
     double kv = (double)i->kv_bytes / i->n_seq / i->n_ctx;
     return (double)i->bytes_per_token + kv * (c->depth + c->n / 2.0);
+}
+
+/* The rows of a profile as the member of a test. */
+static json_t *profile_json(const dev_profile *p) {
+    dev_profile_row r[DEV_PROFILE_MAX];
+    uint32_t n = dev_profile_rows(p, r);
+    double step = (double)dev_profile_step_ns(p);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < n; i++) {
+        double ns = r[i].ns > 0 ? (double)r[i].ns : 1;
+        json_t *one = json_pack("{s:s, s:I, s:o, s:o}", "what", r[i].what, "calls", (json_int_t)r[i].n_call,
+                                "ms", report_real(ns * 1e-6), "share", report_real(ns / step));
+        json_object_set_new(one, "bytes", r[i].bytes ? json_integer((json_int_t)r[i].bytes) : json_null());
+        json_object_set_new(one, "gbps", r[i].bytes ? report_real((double)r[i].bytes / ns) : json_null());
+        json_object_set_new(one, "gops", r[i].ops ? report_real((double)r[i].ops / ns) : json_null());
+        json_array_append_new(list, one);
+    }
+    return json_pack("{s:o, s:o}", "step_ms", report_real(step * 1e-6), "operations", list);
+}
+
+/* One more run of the test, not among the timed ones. */
+static mica_status profile_case(bench *b, const bench_case *c, json_t *one, mica_error *err) {
+    double ignored;
+    TRY(dev_profile_start(&b->rig.profile, engine_dev(b->rig.s->m->e), err));
+    mica_status st = bench_run_once(&b->rig, c, &ignored, err);
+    if (st == MICA_OK) json_object_set_new(one, "profile", profile_json(b->rig.profile));
+    dev_profile_stop(b->rig.profile);
+    b->rig.profile = NULL;
+    return st;
 }
 
 static mica_status run_case(bench *b, const bench_case *c, json_t *list, mica_error *err) {
@@ -80,7 +111,7 @@ static mica_status run_case(bench *b, const bench_case *c, json_t *list, mica_er
         json_object_set_new(one, "share", report_real(gbps / b->bound_gbps));
     }
     json_array_append_new(list, one);
-    return MICA_OK;
+    return b->profile ? profile_case(b, c, one, err) : MICA_OK;
 }
 
 static mica_status check(const bench *b, const bench_case *c, mica_error *err) {
@@ -95,7 +126,9 @@ mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *o
     static const uint32_t none = 0;
     const uint32_t *depth = opt->n_depth ? opt->depth : &none;
     size_t n_depth = opt->n_depth ? opt->n_depth : 1, n_kind = opt->n_n_prompt + opt->n_n_gen, done_n = 0;
-    bench b = {.rig = {.s = s, .seed = clock_ns()}, .repeats = opt->repeats ? opt->repeats : 5};
+    bench b = {.rig = {.s = s, .seed = clock_ns()},
+               .repeats = opt->repeats ? opt->repeats : 5,
+               .profile = opt->profile};
     json_t *list = json_array();
     mica_status st = MICA_OK;
     *json = NULL;

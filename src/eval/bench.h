@@ -2,6 +2,7 @@
 #ifndef MICA_EVAL_BENCH_H
 #define MICA_EVAL_BENCH_H
 
+#include "dev/dev_profile.h"
 #include "run/api_int.h"
 
 typedef struct bench_case {
@@ -10,9 +11,10 @@ typedef struct bench_case {
 } bench_case;
 
 typedef struct bench_rig {
-    mica_session *s; // borrowed
-    int32_t *ids;    // [n_ctx], borrowed
-    uint64_t seed;   // of the ids; moves on
+    mica_session *s;      // borrowed
+    int32_t *ids;         // [n_ctx], borrowed
+    uint64_t seed;        // of the ids; moves on
+    dev_profile *profile; // borrowed: cleared when the timed part begins; NULL: none
 } bench_rig;
 
 /* *tps gets the tokens a second of random ids that no run before shares a prefix with. */

@@ -24,8 +24,8 @@ typedef struct window_log {
 struct engine {
     const gguf_file *g; // borrowed
     kv_type kv_type;
-    model *m; // owned
-    dev *d;   // owned
+    model *m;        // owned
+    dev *d;          // owned
     expert_tiers *t; // owned
     plan p;
     uint32_t n_snapshot; // of a sequence's own
@@ -420,6 +420,9 @@ const char *engine_device(const engine *e) {
 }
 void engine_tiers(const engine *e, tiers_total *out) {
     tiers_totals(e->t, out);
+}
+dev *engine_dev(engine *e) {
+    return e->d;
 }
 void engine_experts(const engine *e, dev_expert_stats *out) {
     dev_experts_stats(e->d, out);

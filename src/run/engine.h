@@ -48,6 +48,7 @@ const plan *engine_plan_of(const engine *e);
 const char *engine_device(const engine *e);                  // for people
 void engine_tiers(const engine *e, tiers_total *out);        // any thread
 void engine_experts(const engine *e, dev_expert_stats *out); // since it was opened
+dev *engine_dev(engine *e);                                  // borrowed; for measuring, never to compute with
 uint32_t engine_row_max(const engine *e);                    // rows of a step
 uint32_t engine_ubatch(const engine *e);                     // rows of a prompt chunk, as configured
 uint32_t engine_out_max(const engine *e);                    // rows of a step whose logits can be had

@@ -376,6 +376,14 @@ def bench_tables(t):
     md = t("bench", "-m", LLAMA, "-p", "8", "-n", "0", "-r", "1").ok().out.splitlines()
     need(len(md) == 3 and md[2].startswith("| pp8 |"), f"{md}")
     t("bench", "-m", LLAMA, "-p", "0", "-n", "0").fails(2, "-p", "-n")
+    v = json.loads(t(*base[:3], "-p", "8", "-n", "2", "-r", "1", "--profile-ops", "--json").ok().out)
+    for one in v:
+        ops = one["profile"]["operations"]
+        need(sum(x["ms"] for x in ops) <= one["profile"]["step_ms"], "operations take longer than their steps")
+        need(any(x["what"].startswith("linear ") and x["bytes"] > 0 and x["gops"] > 0 for x in ops), str(ops))
+        need(any(x["what"] == "attn" for x in ops), str(ops))
+    need("| operation | calls |" in t(*base[:3], "-p", "8", "-n", "0", "-r", "1", "--profile-ops").ok().out, "table")
+    t(*base[:3], "-p", "8", "--profile-ops", "-o", "csv").fails(2, "--profile-ops", "csv")
     t("bench", "-m", LLAMA, "-o", "xml").fails(2, "md|csv|json")
 
 
