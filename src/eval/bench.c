@@ -35,6 +35,9 @@ static void fill_ids(bench_rig *b, size_t n) {
 
 mica_status bench_run_once(bench_rig *b, const bench_case *c, double *tps, mica_error *err) {
     size_t before = c->prompt ? c->depth : c->depth ? c->depth : 1;
+    if ((uint64_t)before + c->n > b->s->m->info.n_ctx)
+        return fail(err, MICA_E_ARG, "bench: %u tokens at depth %u: the context holds %u (--context)", c->n,
+                    c->depth, b->s->m->info.n_ctx);
     fill_ids(b, before + c->n);
     session_clear(b->s->s);
     session_sync_args a = {.ids = b->ids, .n = before};
@@ -114,13 +117,6 @@ static mica_status run_case(bench *b, const bench_case *c, json_t *list, mica_er
     return b->profile ? profile_case(b, c, one, err) : MICA_OK;
 }
 
-static mica_status check(const bench *b, const bench_case *c, mica_error *err) {
-    uint64_t need = (uint64_t)c->depth + c->n + 1;
-    if (need <= b->rig.s->m->info.n_ctx) return MICA_OK;
-    return fail(err, MICA_E_ARG, "bench: %u tokens at depth %u: the context holds %u (--context)", c->n,
-                c->depth, b->rig.s->m->info.n_ctx);
-}
-
 mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *opt,
                        mica_progress_fn *progress, void *user, mica_error *err) {
     static const uint32_t none = 0;
@@ -145,7 +141,6 @@ mica_status mica_bench(char **json, mica_session *s, const mica_bench_options *o
             bench_case c = {.depth = depth[d], .prompt = prompt};
             c.n = prompt ? opt->n_prompt[k] : opt->n_gen[k - opt->n_n_prompt];
             if (c.n == 0) continue;
-            TRY_GOTO(check(&b, &c, err), done);
             TRY_GOTO(run_case(&b, &c, list, err), done);
             if (progress) progress(user, "bench", ++done_n, n_depth * n_kind);
         }

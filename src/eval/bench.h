@@ -17,6 +17,7 @@ typedef struct bench_rig {
     dev_profile *profile; // borrowed: cleared when the timed part begins; NULL: none
 } bench_rig;
 
-/* *tps gets the tokens a second of random ids that no run before shares a prefix with. */
+/* *tps gets the tokens a second of random ids that no run before shares a prefix with. MICA_E_ARG: the
+ * context does not hold them. */
 mica_status bench_run_once(bench_rig *r, const bench_case *c, double *tps, mica_error *err);
 #endif

@@ -29,6 +29,7 @@ enum {
     DRAFT_DEFAULT = 4,
     DRAFT_MAX = 7,
     DRAFT_TOKENS = 32,
+    CTX_MIN = 256, // holds what is timed at any length: 128 tokens, and an answer
     CANDIDATE_MAX = 8
 };
 static const double MARGIN = 1.03; // how much faster than the default a value must be
@@ -294,10 +295,14 @@ mica_status mica_tune(char **json, const mica_load_options *opt, mica_error *err
     t.lo.progress = NULL; // loads are short beside what is told here
     if (t.lo.n_ctx == 0) t.lo.n_ctx = PROMPT_MAX + ROOM;
     if (t.key.n_ctx_train && t.lo.n_ctx > t.key.n_ctx_train) t.lo.n_ctx = (uint32_t)t.key.n_ctx_train;
+    if (t.lo.n_ctx < CTX_MIN)
+        TRY_GOTO(fail(err, MICA_E_ARG, "tune: a context of %u: at least %d tokens are needed to measure",
+                      t.lo.n_ctx, (int)CTX_MIN),
+                 done);
     TRY_GOTO(measure(&t, &n_draft, err), done);
     result = json_pack("{s:{s:o, s:o, s:o}, s:O}", "best", "threads",
-                       number_or_null(t.lo.n_thread, t.lo.n_thread == 0), "ubatch",
-                       number_or_null(t.lo.n_ubatch, t.lo.n_ubatch == 0), "draft",
+                       number_or_null(t.lo.n_thread, opt->n_thread || t.lo.n_thread == 0), "ubatch",
+                       number_or_null(t.lo.n_ubatch, opt->n_ubatch || t.lo.n_ubatch == 0), "draft",
                        number_or_null(n_draft, n_draft < 0), "measured", t.measured);
     if (!result) TRY_GOTO(fail(err, MICA_E_NOMEM, "tune: out of memory"), done);
     TRY_GOTO(tuned_save(&path, &t.key, result, err), done);

@@ -335,7 +335,8 @@ static json_t *with_instructions(const json_t *messages, const char *instruction
 }
 
 static mica_status parse_tools(json_t **tools, json_t *names, const json_t *body, problem *p) {
-    json_t *flat = responses_tools_flat(json_object_get(body, "tools"), names);
+    json_t *flat;
+    TRY(responses_tools_flat(&flat, names, json_object_get(body, "tools"), p));
     if (!flat) return prompt_tools(tools, body, p);
     json_t *asked = json_pack("{s:o}", "tools", flat);
     const mica_status st = prompt_tools(tools, asked, p);
@@ -343,9 +344,13 @@ static mica_status parse_tools(json_t **tools, json_t *names, const json_t *body
     return st;
 }
 
-static mica_status parse_chat(chat_ask *c, mica_server *s, const json_t *body, problem *p) {
+static mica_status parse_chat(chat_ask *c, mica_server *s, const json_t *names, const json_t *body,
+                              problem *p) {
     json_t *kwargs = NULL;
+    const json_t *named = json_object_get(body, "tool_choice");
     TRY(prompt_tool_choice(c, body, p));
+    if (c->choice == TOOLS_NAMED)
+        c->tool = responses_tool_seen(names, json_string_value(json_object_get(named, "namespace")), c->tool);
     TRY(field_object(&kwargs, body, "chat_template_kwargs", p));
     c->kwargs = kwargs;
     return responses_in_form(c, body, s->think, p);
@@ -376,7 +381,7 @@ static mica_status prepare(job *j, json_t *own, mica_server *s, const json_t *bo
     json_t *all = with_instructions(json_object_get(own, "messages"), instructions);
     c.messages = all;
     c.tools = tools;
-    if (st == MICA_OK) st = parse_chat(&c, s, body, p);
+    if (st == MICA_OK) st = parse_chat(&c, s, json_object_get(own, "names"), body, p);
     if (st == MICA_OK) st = prompt_chat(j, s->model, &c, NULL, p);
     if (st == MICA_OK) st = ask_check_room(&j->ask, j->prompt.n, s->info.n_ctx, p);
     json_decref(all);

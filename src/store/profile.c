@@ -49,13 +49,16 @@ static int64_t pragma(sqlite3 *db, const char *sql) {
     return v;
 }
 
-/* NULL, or why the file cannot be used. An empty database becomes ours. */
+/* NULL, or why the file cannot be used. An empty database becomes ours, number and table in one transaction:
+ * nothing that ends in between, and no second start at the same time, sees half of it. */
 static const char *open_db(profile *f) {
     static const char schema[] =
         "PRAGMA journal_mode = WAL;"
+        "BEGIN IMMEDIATE;"
+        "PRAGMA application_id = 1835623265;"
         "CREATE TABLE IF NOT EXISTS expert_use(fingerprint INTEGER, n_layer INTEGER, n_expert INTEGER,"
         " tokens REAL NOT NULL, use BLOB NOT NULL, PRIMARY KEY(fingerprint, n_layer, n_expert));"
-        "PRAGMA application_id = 1835623265;";
+        "COMMIT";
     _Static_assert(APPLICATION == 1835623265, "as in the schema");
     if (sqlite3_open_v2(f->path, &f->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                         NULL) != SQLITE_OK)
@@ -64,9 +67,8 @@ static const char *open_db(profile *f) {
     sqlite3_exec(f->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
     int64_t n_table = pragma(f->db, "SELECT count(*) FROM sqlite_schema");
     if (n_table < 0) return sqlite3_errmsg(f->db);
-    if (n_table > 0 && pragma(f->db, "PRAGMA application_id") != APPLICATION)
-        return "a database of another program";
-    if (n_table > 0) return NULL;
+    if (n_table > 0)
+        return pragma(f->db, "PRAGMA application_id") == APPLICATION ? NULL : "a database of another program";
     return sqlite3_exec(f->db, schema, NULL, NULL, NULL) == SQLITE_OK ? NULL : sqlite3_errmsg(f->db);
 }
 

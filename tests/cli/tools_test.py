@@ -490,6 +490,7 @@ def tune_measures_and_is_used(t):
     d = t("tune", mtp, "-t", "1", "-ub", "64", "--json", env=env, timeout=120).json()
     need([x["value"] for x in d["measured"]] == [4, 0, 1, 2, 3, 5, 7], f"{d}")
     need(d["best"]["draft"] is not None, f"{d['best']}")
+    need(d["best"]["threads"] is None and d["best"]["ubatch"] is None, f"not measured: {d['best']}")
     with_best(draft=0)
     drafted = lambda *argv: t.answer("-n", "8", *argv, model=mtp, env=env)["draft"]["drafted"]
     need(drafted() == 0, "the drafts are not used")
@@ -500,6 +501,8 @@ def tune_measures_and_is_used(t):
     need(t("tune", "--erase", "--json", env=env).json() == {"erased": 1}, "--erase of all")
     need(t("tune", "--list", "--json", env=env).json() == [], "something is left")
     t("tune").fails(2, "-m")
+    for small in "16", "64", "255":
+        t("tune", LLAMA, "-c", small, env=env).fails(2, small, "256")
     t("tune", "--list", "--erase").fails(2, "--list")
 
 

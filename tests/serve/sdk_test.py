@@ -277,6 +277,14 @@ def openai_responses_with_tools(t):
     v = t.server.post("/v1/responses", {**ask, "input": first, "tool_choice": {"name": "towns__get_weather"}})
     call = v.json()["output"][-1]
     need((call["name"], call["namespace"]) == ("get_weather", "towns"), f"{call}")
+    chosen = {"type": "function", "name": "get_weather", "namespace": "towns"}
+    v = t.server.post("/v1/responses", {**ask, "input": first, "tool_choice": chosen})
+    need(v.json()["output"][-1].get("namespace") == "towns", f"{v.json()}")
+    many = {"type": "namespace", "name": "n", "tools": [{"name": f"f{i}"} for i in range(1025)]}
+    twice = {"type": "namespace", "name": "n", "tools": [{"name": "f"}] * 2}
+    for bad in many, twice:
+        v = t.server.post("/v1/responses", {**ask, "input": first, "tools": [bad]})
+        need(v.status == 400 and v.json()["error"]["param"] == "tools", f"{v.status} {v.json()}")
     bare = [{"type": "function", "name": "bare"}]
     need(c.responses.create(model="any", input="Hello", tools=bare, max_output_tokens=2).id, "no parameters")
     fails_with(openai.BadRequestError, lambda: c.responses.create(model="any", input="x", background=True))
