@@ -315,7 +315,10 @@ void talk_times(char *out, size_t size_bytes, const answer *a) {
     if (x->n_drafted)
         snprintf(drafts, sizeof drafts, ", %.0f %% of drafts taken",
                  100.0 * (double)x->n_accepted / (double)x->n_drafted);
-    if (x->expert_hit_rate < 1.0)
+    if (x->expert_hit_rate < 1.0 && x->ssd_bytes > 0)
+        snprintf(experts, sizeof experts, "; %.0f %% of experts in memory, %.1f GB from disk",
+                 100.0 * x->expert_hit_rate, (double)x->ssd_bytes * 1e-9);
+    else if (x->expert_hit_rate < 1.0)
         snprintf(experts, sizeof experts, "; %.0f %% of experts on the card, %.1f GB over the link",
                  100.0 * x->expert_hit_rate, (double)x->link_bytes * 1e-9);
     format_part(prompt, sizeof prompt, a->n_prompt, cached, x->prompt_ms, a->n_prompt - x->n_cached);

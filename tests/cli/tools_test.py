@@ -187,6 +187,8 @@ def experts_read_from_disk_give_the_same_bits(t):
         whole, some = (json.loads(t(*said, *a).ok().out.splitlines()[-1]) for a in ([], ram))
         need(whole["ids"] == some["ids"], f"{name}: other tokens")
         need(whole["experts"]["ssd_bytes"] == 0 and whole["experts"]["hit_rate"] == 1, f"{whole['experts']}")
+        line = t("run", *base, "-p", "hello", "-n", "9", "--temp", "0", *ram).ok().err
+        need("of experts in memory" in line and "GB from disk" in line and "card" not in line, line)
         need(some["experts"]["ssd_bytes"] > 0 and some["experts"]["hit_rate"] < 1, f"{some['experts']}")
 
 
