@@ -110,13 +110,6 @@ mica_status tiers_fill(expert_tiers *t, dev *d, mica_error *err) {
     uint32_t n_slot = 0;
     slabs_of(t->cfg.p, &s);
     if (s.n_slab == 0 || !t->cfg.p->card[0]) return MICA_OK;
-    if (t->cfg.p->n_expert_ssd > 0) // the link reaches memory: a card cannot be given what is on the SSD
-        return fail(
-            err, MICA_E_FIT,
-            "memory: room for %llu of the %llu experts that device %s has no slots for, which must all "
-            "be there: --device cpu reads them from the SSD",
-            (unsigned long long)t->cfg.p->n_expert_ram,
-            (unsigned long long)(t->cfg.p->n_expert - t->cfg.p->n_expert_vram), t->cfg.p->card);
     TRY(dev_experts_take(d, &s, err));
     for (uint32_t k = 0; k < s.n_slab; k++) {
         blob_bytes[k] = s.blob_bytes[k];

@@ -135,7 +135,7 @@ static void compare(const setup *u, uint32_t percent, const trace *want, trace *
 static const struct {
     const char *name;
     bool draft;
-} g_mixtures[] = {{"qwen3_moe", true}, {"qwen3_5_moe", false}, {"qwen3_5_moe", true}, {"gemma4_moe", false}};
+} g_mixtures[] = {{"qwen3_moe", true}, {"qwen3_5_moe", true}, {"gemma4_moe", false}};
 
 static void test_any_share_of_slots_gives_the_same_bits(void **state) {
     (void)state;
@@ -192,6 +192,22 @@ static void test_start_up_takes_what_the_plan_says(void **state) {
         engine_close(e);
         gguf_close(g);
     }
+}
+
+/* What has no slot must be in memory: a card's link does not reach the SSD. */
+static void test_experts_that_memory_cannot_hold_are_refused(void **state) {
+    (void)state;
+    mica_error err;
+    gguf_file *g;
+    engine *e;
+    engine_config c;
+    setup u = {.name = "qwen3_moe", .knobs = ""};
+    u.vram_bytes = cap_for(&u, 20);
+    CHECK_OK(open_model(NULL, &g, &u, &c, &err));
+    c.ram_bytes = 1 << 20;
+    CHECK(engine_open(&e, &c, &err) == MICA_E_FIT);
+    CHECK(strstr(err.text, "needed beside the card") && strstr(err.text, "--device cpu"));
+    gguf_close(g);
 }
 
 /* Every allocation fails once, on the card or beside it: one error, nothing held. */
@@ -267,6 +283,7 @@ int main(void) {
         cmocka_unit_test(test_any_share_of_slots_gives_the_same_bits),
         cmocka_unit_test(test_a_driver_that_maps_no_file_gets_copies),
         cmocka_unit_test(test_start_up_takes_what_the_plan_says),
+        cmocka_unit_test(test_experts_that_memory_cannot_hold_are_refused),
         cmocka_unit_test(test_every_failed_allocation_is_told),
         cmocka_unit_test(test_faults_of_the_card_are_told),
     };
