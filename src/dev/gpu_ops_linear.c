@@ -38,6 +38,12 @@ static uint32_t rows_a_group(uint32_t type) {
     }
 }
 
+/* Rows of activations that a group takes at most, of the TOKEN_ROWS of a block. */
+static uint32_t acts_a_group(uint32_t type) {
+    bool pair = type == GGUF_Q4_K || type == GGUF_Q5_K || type == GGUF_Q6_K;
+    return pair ? PAIR_ACTS : TOKEN_ROWS;
+}
+
 static mica_status token_launch(gpu *g, linear_job *j, mica_error *err) {
     const weight_ref *w = &j->out[0].w;
     static const uint32_t rows[3] = {1, 4, 8};
@@ -47,8 +53,9 @@ static mica_status token_launch(gpu *g, linear_job *j, mica_error *err) {
     if (n_segment > n_group)
         return fail(err, MICA_E_UNSUPPORTED, "product: %u inputs: a card takes %u", w->n_col,
                     n_group * SEGMENT_COLS);
-    if (!j->pairs.at) i = n <= 1 ? 0 : n <= 4 || n_segment > n_group * TOKEN_ACTS / TOKEN_ROWS ? 1 : 2;
-    if (quant && i == 2) n_group = n_group * TOKEN_ACTS / TOKEN_ROWS;
+    uint32_t n_group_8 = n_group * acts_a_group(w->type) / TOKEN_ROWS;
+    if (!j->pairs.at) i = n <= 1 ? 0 : n <= 4 || n_segment > n_group_8 ? 1 : 2;
+    if (i == 2) n_group = n_group_8;
     j->n_segment = n_segment;
     j->n_block_row = n_group / n_segment * (i == 0 ? rows_a_group(w->type) : 1);
     gpu_dims grid = {blocks_of(j, j->n_block_row), gpu_ceil(n, rows[i]), 1};

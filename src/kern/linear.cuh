@@ -209,7 +209,7 @@ DEV float token_tree(const token_acc *t, u32 has_min) {
 #define TOKEN_QUANT_ALL(TYPE, name, n_sub, has_min)                                                          \
     TOKEN_QUANT(name, n_sub, has_min, 1, 1, UNROLL_BY_2)                                                     \
     TOKEN_QUANT(name, n_sub, has_min, 4, 4, )                                                                \
-    TOKEN_QUANT(name, n_sub, has_min, 8, TOKEN_ACTS, )
+    TOKEN_QUANT(name, n_sub, has_min, 8, TOKEN_ROWS, )
 QUANT_BLOCK_TYPES(TOKEN_QUANT_ALL)
 #undef TOKEN_QUANT_ALL
 #undef TOKEN_QUANT

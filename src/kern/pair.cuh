@@ -44,14 +44,26 @@ DEV void pair_scale_q4_k(token_pair *o, const u32 head[4], const pair_lane *l) {
     o->min = f16_to_f32((u16)(head[0] >> 16)) * (float)(mn >> 8 * l->half & 255);
 }
 
+/* Where a lane reads of a row of weights, in its first unit. */
+typedef struct pair_row {
+    const u8 *unit, *low, *high;
+} pair_row;
+
 typedef struct q4_k_raw {
     u32 q[4], head[4];
 } q4_k_raw;
 
-DEV void pair_load_q4_k(q4_k_raw *r, const u8 *row, u32 unit, const pair_lane *l) {
-    const u8 *p = row + (u64)unit * 144;
-    fetch_16(r->q, p + 16 + 16 * (l->block[0] + l->half));
-    fetch_16(r->head, p);
+DEV pair_row pair_row_q4_k(const u8 *unit, const pair_lane *l) {
+    pair_row p;
+    p.unit = p.high = unit;
+    p.low = unit + 16 + 16 * (l->block[0] + l->half);
+    return p;
+}
+/* Of the unit n bytes on. */
+DEV void pair_load_q4_k(q4_k_raw *r, const pair_row *p, u32 n, const pair_lane *l) {
+    (void)l;
+    fetch_16(r->q, p->low + n);
+    fetch_16(r->head, p->unit + n);
 }
 DEV void pair_unpack_q4_k(token_pair *o, const q4_k_raw *r, const pair_lane *l) {
     UNROLL
@@ -69,11 +81,18 @@ typedef struct q5_k_raw {
 DEV pair_lane pair_lane_q5_k(void) {
     return pair_lane_q4_k();
 }
-DEV void pair_load_q5_k(q5_k_raw *r, const u8 *row, u32 unit, const pair_lane *l) {
-    const u8 *p = row + (u64)unit * 176;
-    fetch_16(r->q, p + 48 + 16 * (l->block[0] + l->half));
-    fetch_16(r->high, p + 16 + 16 * l->half);
-    fetch_16(r->head, p);
+DEV pair_row pair_row_q5_k(const u8 *unit, const pair_lane *l) {
+    pair_row p;
+    p.unit = unit;
+    p.low = unit + 48 + 16 * (l->block[0] + l->half);
+    p.high = unit + 16 + 16 * l->half;
+    return p;
+}
+DEV void pair_load_q5_k(q5_k_raw *r, const pair_row *p, u32 n, const pair_lane *l) {
+    (void)l;
+    fetch_16(r->q, p->low + n);
+    fetch_16(r->high, p->high + n);
+    fetch_16(r->head, p->unit + n);
 }
 DEV void pair_unpack_q5_k(token_pair *o, const q5_k_raw *r, const pair_lane *l) {
     UNROLL
@@ -102,13 +121,19 @@ typedef struct q6_k_raw {
     u32 scale[2], d; // i8, f16
 } q6_k_raw;
 
-DEV void pair_load_q6_k(q6_k_raw *r, const u8 *row, u32 unit, const pair_lane *l) {
-    const u8 *p = row + (u64)unit * 210;
-    any_16_load(&r->low, p + 16 * (LANE % ROW_LANES));
-    any_16_load(&r->high, p + 128 + 32 * (l->block[0] / 4) + 16 * l->half);
-    r->scale[0] = p[192 + 2 * l->block[0] + l->half];
-    r->scale[1] = p[192 + 2 * l->block[1] + l->half];
-    r->d = load_u16(p + 208);
+DEV pair_row pair_row_q6_k(const u8 *unit, const pair_lane *l) {
+    pair_row p;
+    p.unit = unit + 192 + 2 * l->block[0] + l->half; // its first scale
+    p.low = unit + 16 * (LANE % ROW_LANES);
+    p.high = unit + 128 + 32 * (l->block[0] / 4) + 16 * l->half;
+    return p;
+}
+DEV void pair_load_q6_k(q6_k_raw *r, const pair_row *p, u32 n, const pair_lane *l) {
+    any_16_load(&r->low, p->low + n);
+    any_16_load(&r->high, p->high + n);
+    r->scale[0] = p->unit[n];
+    r->scale[1] = p->unit[n + 4];
+    r->d = load_u16(p->unit + n + 16 - 2 * l->block[0] - l->half);
 }
 DEV void pair_unpack_q6_k(token_pair *o, const q6_k_raw *r, const pair_lane *l) {
     u32 low[4], high[4];
@@ -139,6 +164,29 @@ DEV void pair_acc_clear(pair_acc *t) {
     t->min = 0.0f;
 }
 
+/* Where a lane reads of a row of activations, from one unit to the next: pointers that move, because an
+ * address made of a row, a unit and a block each time takes more instructions than the product. Other rows
+ * are `off` elements from this one. */
+typedef struct act_from {
+    const i8 *q;
+    const float *d, *s;
+} act_from;
+
+/* Block `block` from column `col` of a row on, `min_block` for sums. */
+DEV act_from act_from_of(const quant_act *a, u32 row, u32 col, u32 block, u32 min_block) {
+    const u64 at = (u64)row * a->ld + col;
+    act_from f;
+    f.q = a->q + at + 32 * block;
+    f.d = a->d + at / 32 + block;
+    f.s = a->s + at / 32 + min_block;
+    return f;
+}
+DEV void act_from_step(act_from *f, u32 n_unit) {
+    f->q += n_unit * UNIT_COLS;
+    f->d += n_unit * (UNIT_COLS / 32);
+    f->s += n_unit * (UNIT_COLS / 32);
+}
+
 /* What a lane has of a row of activations in a unit; zero[b][i]: what the integer sums of a group begin at,
  * minus `less` times its activations. */
 typedef struct pair_act {
@@ -147,14 +195,14 @@ typedef struct pair_act {
     float d[2], s;
 } pair_act;
 
-DEV void pair_act_load(pair_act *o, const quant_act *a, u64 at, const pair_lane *l, u32 less, u32 has_min) {
+DEV void pair_act_load(pair_act *o, const act_from *a, u32 off, u32 apart, u32 less, u32 has_min) {
     u32 d[2], s = 0;
     UNROLL
-    for (u32 b = 0; b < 2; b++) {
-        fetch_16(o->x[b], a->q + at + 32 * l->block[b] + 16 * l->half);
-        fetch_4(&d[b], a->d + at / 32 + l->block[b]);
+    for (u32 b = 0; b < 2; b++) { // the second block is the next or the one after
+        fetch_16(o->x[b], a->q + off + 32 * (1 + apart) * b);
+        fetch_4(&d[b], a->d + off / 32 + (1 + apart) * b);
     }
-    if (has_min) fetch_4(&s, a->s + at / 32 + l->min_block);
+    if (has_min) fetch_4(&s, a->s + off / 32);
     o->s = bits_f32(s);
     UNROLL
     for (u32 b = 0; b < 2; b++) {
@@ -207,48 +255,53 @@ DEV float pair_tree(const pair_acc *t, u32 apart, u32 has_min) {
         const token_shape shape = token_shape_of(ROW_LANES, nw, na, nt);                                     \
         const token_place p = token_place_of(&job, &o, &shape);                                              \
         const pair_lane lane = pair_lane_##name();                                                           \
-        const u32 begin = p.begin / UNIT_COLS, end = p.end / UNIT_COLS,                                      \
-                  last = end > begin ? end - 1 : begin;                                                      \
-        const u8 *row[nw];                                                                                   \
-        u64 act[na];                                                                                         \
+        const u32 n_unit = (p.end - p.begin) / UNIT_COLS, last = n_unit > 0 ? n_unit - 1 : 0;                \
+        const u32 unit_bytes = (u32)name##_row_bytes(UNIT_COLS);                                             \
+        pair_row row[nw];                                                                                    \
+        u32 off[na];                                                                                         \
         pair_acc t[nw][na];                                                                                  \
         name##_raw next[ahead][nw];                                                                          \
         UNROLL                                                                                               \
         for (u32 r = 0; r < nw; r++) {                                                                       \
-            row[r] = token_weight(&p, &o, r, name##_row_bytes(o.out.w.n_col));                               \
+            const u8 *w = token_weight(&p, &o, r, name##_row_bytes(o.out.w.n_col));                          \
+            row[r] = pair_row_##name(w + name##_row_bytes(p.begin), &lane);                                  \
             UNROLL                                                                                           \
             for (u32 k = 0; k < ahead; k++)                                                                  \
-                pair_load_##name(&next[k][r], row[r], u32_min(begin + k, last), &lane);                      \
+                pair_load_##name(&next[k][r], &row[r], u32_min(k, last) * unit_bytes, &lane);                \
             UNROLL                                                                                           \
             for (u32 i = 0; i < na; i++) pair_acc_clear(&t[r][i]);                                           \
         }                                                                                                    \
         if (!job.pairs.at) grid_wait();                                                                      \
+        const u32 first = token_act(&job, &p, &shape, 0);                                                    \
+        act_from from = act_from_of(&job.a, first, p.begin, lane.block[0], lane.min_block);                  \
+        from.q += 16 * lane.half;                                                                            \
         UNROLL                                                                                               \
-        for (u32 i = 0; i < na; i++) act[i] = (u64)token_act(&job, &p, &shape, i) * job.a.ld;                \
-        for (u32 u0 = begin; u0 < end; u0 += ahead) {                                                        \
+        for (u32 i = 0; i < na; i++) off[i] = (token_act(&job, &p, &shape, i) - first) * job.a.ld;           \
+        for (u32 u0 = 0; u0 < n_unit; u0 += ahead) {                                                         \
             UNROLL                                                                                           \
             for (u32 k = 0; k < ahead; k++) {                                                                \
                 token_pair w[nw];                                                                            \
-                if (u0 + k >= end) break;                                                                    \
+                if (u0 + k >= n_unit) break;                                                                 \
                 UNROLL                                                                                       \
                 for (u32 r = 0; r < nw; r++) {                                                               \
-                    const name##_raw raw = next[k][r];                                                       \
-                    pair_load_##name(&next[k][r], row[r], u32_min(u0 + k + ahead, last), &lane);             \
-                    pair_unpack_##name(&w[r], &raw, &lane);                                                  \
+                    pair_unpack_##name(&w[r], &next[k][r], &lane);                                           \
+                    pair_load_##name(&next[k][r], &row[r], u32_min(u0 + k + ahead, last) * unit_bytes,       \
+                                     &lane);                                                                 \
                 }                                                                                            \
                 UNROLL                                                                                       \
                 for (u32 i = 0; i < na; i++) {                                                               \
                     pair_act x;                                                                              \
-                    pair_act_load(&x, &job.a, act[i] + (u64)(u0 + k) * UNIT_COLS, &lane, less, has_min);     \
+                    pair_act_load(&x, &from, off[i] + k * UNIT_COLS, apart, less, has_min);                  \
                     UNROLL                                                                                   \
                     for (u32 r = 0; r < nw; r++) pair_add(&t[r][i], &w[r], &x, has_min);                     \
                 }                                                                                            \
             }                                                                                                \
+            act_from_step(&from, ahead);                                                                     \
         }                                                                                                    \
         UNROLL                                                                                               \
         for (u32 n = 0; n < nw * na; n++) {                                                                  \
             const float v = pair_tree(&t[n / na][n % na], apart, has_min);                                   \
-            if (LANE % ROW_LANES == 0 && end > begin)                                                        \
+            if (LANE % ROW_LANES == 0 && n_unit > 0)                                                         \
                 part[token_part(&job, &o, &p, &shape, n / na, n % na)] = v;                                  \
         }                                                                                                    \
         block_sync();                                                                                        \
@@ -257,7 +310,7 @@ DEV float pair_tree(const pair_acc *t, u32 apart, u32 has_min) {
 #define TOKEN_PAIR_ALL(name, apart, has_min, less, nw, ahead, fit)                                           \
     TOKEN_PAIR(name, apart, has_min, less, 1, 1, nw, ahead, fit)                                             \
     TOKEN_PAIR(name, apart, has_min, less, 4, 4, 1, 1, 2)                                                    \
-    TOKEN_PAIR(name, apart, has_min, less, 8, TOKEN_ACTS, 1, 1, 2)
+    TOKEN_PAIR(name, apart, has_min, less, 8, PAIR_ACTS, 1, 1, 2)
 TOKEN_PAIR_ALL(q4_k, 0, 1, 0, PAIR_ROWS_Q4_K, PAIR_AHEAD_Q4_K, 4)
 TOKEN_PAIR_ALL(q5_k, 0, 1, 0, PAIR_ROWS_Q5_K, PAIR_AHEAD_Q5_K, 2)
 TOKEN_PAIR_ALL(q6_k, 1, 0, 32, PAIR_ROWS_Q6_K, PAIR_AHEAD_Q6_K, 4)

@@ -12,7 +12,7 @@ enum {
     TOKEN_THREADS = 256,
     TOKEN_GROUPS = TOKEN_THREADS / ROW_LANES,
     TOKEN_ROWS = 8,      // rows of activations at once, at most
-    TOKEN_ACTS = 8,      // of them, those that a group of lanes takes at most
+    PAIR_ACTS = 4,       // of them, those that a group of lanes takes of the types of pair.cuh
     FLOAT_LANES = 32,    // lanes that share a segment of a row of float weights
     FLOAT_AHEAD = 8,     // steps of 64 columns that are loaded together
     UNIT_COLS = 256,     // columns of a unit of rule 3
