@@ -27,22 +27,32 @@ static mica_status put_tool(const flattening *f, json_t *tool, const char *name,
     return MICA_OK;
 }
 
+/* The key under which names has this function; NULL: it is another's, or nobody's. */
+static const char *key_of(const json_t *names, const char *key, const char *namespace, const char *name) {
+    const json_t *v = json_object_get(names, key);
+    if (!v || strcmp(text_of(v, "namespace"), namespace) != 0 || strcmp(text_of(v, "name"), name) != 0)
+        return NULL;
+    return json_object_iter_key(json_object_iter_at((json_t *)names, key));
+}
+
 static mica_status put_function(const flattening *f, const json_t *tool, const char *namespace, problem *p) {
     const char *name = text_of(tool, "name"), *type = text_of(tool, "type");
     strbuf seen = {0};
     mica_status st;
     if (!name || !*name || (type && strcmp(type, "function") != 0)) return MICA_OK;
+    const bool twice = key_of(f->names, name, namespace, name) != NULL;
     if (json_object_get(f->taken, name)) strbuf_printf(&seen, "%s__", namespace);
     strbuf_puts(&seen, name);
     json_t *copy = json_copy((json_t *)tool);
     json_object_set_new(copy, "name", json_string(strbuf_cstr(&seen)));
-    json_object_set_new(f->names, strbuf_cstr(&seen),
-                        json_pack("{s:s, s:s}", "namespace", namespace, "name", name));
-    if (json_object_get(f->taken, strbuf_cstr(&seen)))
+    if (twice || json_object_get(f->taken, strbuf_cstr(&seen)))
         st = problem_set(p, 400, "tools", "tools: \"%.60s\" of namespace \"%.60s\": there are two", name,
                          namespace);
     else
         st = put_tool(f, copy, strbuf_cstr(&seen), p);
+    if (st == MICA_OK)
+        json_object_set_new(f->names, strbuf_cstr(&seen),
+                            json_pack("{s:s, s:s}", "namespace", namespace, "name", name));
     json_decref(copy);
     strbuf_fini(&seen);
     return st;
@@ -71,14 +81,6 @@ mica_status responses_tools_flat(json_t **out, json_t *names, const json_t *give
     json_decref(f.flat);
     json_decref(f.taken);
     return st;
-}
-
-/* The key under which names has this function; NULL: it is another's, or nobody's. */
-static const char *key_of(const json_t *names, const char *key, const char *namespace, const char *name) {
-    const json_t *v = json_object_get(names, key);
-    if (!v || strcmp(text_of(v, "namespace"), namespace) != 0 || strcmp(text_of(v, "name"), name) != 0)
-        return NULL;
-    return json_object_iter_key(json_object_iter_at((json_t *)names, key));
 }
 
 const char *responses_tool_seen(const json_t *names, const char *namespace, const char *name) {

@@ -283,8 +283,7 @@ def openai_responses_with_tools(t):
     many = {"type": "namespace", "name": "n", "tools": [{"name": f"f{i}"} for i in range(1025)]}
     twice = {"type": "namespace", "name": "n", "tools": [{"name": "f"}] * 2}
     for bad in many, twice:
-        v = t.server.post("/v1/responses", {**ask, "input": first, "tools": [bad]})
-        need(v.status == 400 and v.json()["error"]["param"] == "tools", f"{v.status} {v.json()}")
+        t.server.post("/v1/responses", {**ask, "input": first, "tools": [bad]}).error(400, "tools: ")
     bare = [{"type": "function", "name": "bare"}]
     need(c.responses.create(model="any", input="Hello", tools=bare, max_output_tokens=2).id, "no parameters")
     fails_with(openai.BadRequestError, lambda: c.responses.create(model="any", input="x", background=True))
