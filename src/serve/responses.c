@@ -5,6 +5,7 @@
  * of an item the item's id. With a state folder responses are stored unless `store` is false, together with
  * the conversation they end: `previous_response_id` goes on from there.
  * https://platform.openai.com/docs/api-reference/responses-streaming */
+#include "serve/carry.h"
 #include "serve/responses_in.h"
 #include "serve/responses_tools.h"
 #include "serve/server_int.h"
@@ -19,7 +20,8 @@ static const char *const g_max_names[] = {"max_output_tokens", NULL};
 enum { OPEN_NONE, OPEN_THINK, OPEN_TEXT, OPEN_CALL };
 
 /* own of an outcome: {"request": what the response repeats, "messages": [...], "items": [...], "store": bool,
- * "names": of tools in namespaces, "output": [finished items]}; the item at hand has its id in "item". */
+ * "names": of tools in namespaces, "carry": thinking is wrapped for the way back (carry.h), "output":
+ * [finished items]}; the item at hand has its id in "item". */
 
 /* ---- The response object ---- */
 
@@ -73,8 +75,15 @@ static json_t *item_json(const outcome *o, const choice *c, bool done) {
         json_t *content =
             done ? json_pack("[{s:s, s:o}]", "type", "reasoning_text", "text", json_buffer(&c->think))
                  : json_array();
-        return json_pack("{s:s, s:s, s:[], s:o, s:s}", "id", item_id(o), "type", "reasoning", "summary",
-                         "content", content, "status", status);
+        json_t *v = json_pack("{s:s, s:s, s:[], s:o, s:s}", "id", item_id(o), "type", "reasoning", "summary",
+                              "content", content, "status", status);
+        if (done && json_is_true(json_object_get(o->own, "carry"))) {
+            strbuf wrapped = {0};
+            carry_wrap(&wrapped, (slice){c->think.p, c->think.n});
+            json_object_set_new(v, "encrypted_content", json_buffer(&wrapped));
+            strbuf_fini(&wrapped);
+        }
+        return v;
     }
     if (c->open == OPEN_TEXT) {
         json_t *content = done ? json_pack("[o]", text_part(&c->text)) : json_array();
@@ -289,8 +298,7 @@ static json_t *request_json(const mica_server *s, const job *j, const json_t *bo
     return v;
 }
 
-/* Agents always ask for their reasoning in a form that they can send back: ours is plain text, which they
- * can. */
+/* Agents ask for their reasoning in a form that they can send back. */
 static mica_status check_include(const json_t *include, problem *p) {
     size_t i;
     const json_t *v;
@@ -390,6 +398,7 @@ static mica_status prepare(job *j, json_t *own, mica_server *s, const json_t *bo
     json_t *request = request_json(s, j, body);
     json_object_set(own, "store", json_object_get(request, "store"));
     json_object_set_new(own, "request", request);
+    json_object_set_new(own, "carry", json_boolean(json_array_size(json_object_get(body, "include")) > 0));
     return MICA_OK;
 }
 

@@ -5,6 +5,7 @@
  * nothing to a model without their tools are left out, as agents send all they have. */
 #include "serve/responses_in.h"
 
+#include "serve/carry.h"
 #include "serve/responses_tools.h"
 #include "serve/sse.h"
 
@@ -92,10 +93,14 @@ static mica_status put_result(json_t *messages, const json_t *item, problem *p) 
     return st;
 }
 
-/* The text of thinking, when there is any: an item may hold a summary or something encrypted only. */
+/* The text of thinking, when there is any: an item may hold a summary only, or what another server encrypted.
+ */
 static mica_status put_reasoning(json_t *messages, const json_t *item, problem *p) {
     strbuf text = {0};
+    const json_t *carried = json_object_get(item, "encrypted_content");
     const mica_status st = content_text(&text, json_object_get(item, "content"), p);
+    if (text.n == 0 && json_is_string(carried))
+        carry_unwrap(&text, (slice){json_string_value(carried), json_string_length(carried)});
     if (st == MICA_OK && text.n > 0) add_text(assistant(messages), "reasoning_content", &text);
     strbuf_fini(&text);
     return st;

@@ -284,6 +284,19 @@ def openai_responses_with_tools(t):
     twice = {"type": "namespace", "name": "n", "tools": [{"name": "f"}] * 2}
     for bad in many, twice:
         t.server.post("/v1/responses", {**ask, "input": first, "tools": [bad]}).error(400, "tools: ")
+    # Thinking comes back with the next request, as text or as what agents carry.
+    ask["reasoning"] = {"effort": "high"}
+    v = c.responses.create(input=first, include=["reasoning.encrypted_content"], **ask)
+    thought = v.output[0].model_dump()
+    need(thought["type"] == "reasoning" and thought["encrypted_content"], f"{thought}")
+    result = {"type": "function_call_output", "call_id": "x", "output": "{}"}
+    call = {"type": "function_call", "call_id": "x", "name": "get_weather", "arguments": "{}"}
+    ask["max_output_tokens"] = 1
+    n = []
+    for kept in ({"content": thought["content"]}, {"encrypted_content": thought["encrypted_content"]}, {}):
+        item = {"type": "reasoning", "id": "rs_x", "summary": [], **kept}
+        n.append(c.responses.create(input=[*first, item, call, result], **ask).usage.input_tokens)
+    need(n[0] == n[1] > n[2], f"prompt tokens with the thinking as text, carried, without: {n}")
     bare = [{"type": "function", "name": "bare"}]
     need(c.responses.create(model="any", input="Hello", tools=bare, max_output_tokens=2).id, "no parameters")
     fails_with(openai.BadRequestError, lambda: c.responses.create(model="any", input="x", background=True))
