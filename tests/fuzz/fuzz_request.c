@@ -76,7 +76,8 @@ static void check_anthropic(const json_t *body) {
 static void check_responses(const json_t *body) {
     chat_ask c = {0};
     problem p = {0};
-    json_t *names = json_object(), *tools = responses_tools_flat(json_object_get(body, "tools"), names);
+    json_t *names = json_object(), *tools;
+    check_problem(responses_tools_flat(&tools, names, json_object_get(body, "tools"), &p), &p);
     const responses_in in = {json_array(), json_array(), names};
     check_problem(responses_in_items(&in, json_object_get(body, "input"), &p), &p);
     responses_in_output(&in, json_object_get(body, "output"));

@@ -24,7 +24,9 @@ static void test_functions_leave_their_namespace(void **state) {
               "{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"web_search\"},"
               "{\"type\":\"namespace\",\"name\":\"b\",\"tools\":[{\"name\":\"h\"}]},"
               "{\"type\":\"namespace\",\"name\":\"c\"}]");
-    json_t *flat = responses_tools_flat(given, names);
+    json_t *flat;
+    problem p = {0};
+    CHECK(responses_tools_flat(&flat, names, given, &p) == MICA_OK);
     assert_json(flat, "[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"web_search\"},"
                       "{\"type\":\"function\",\"name\":\"a__f\"},{\"type\":\"function\",\"name\":\"h\"},"
                       "{\"name\":\"b__h\"}]");
@@ -50,9 +52,22 @@ static void test_functions_leave_their_namespace(void **state) {
 static void test_what_is_no_list_stays(void **state) {
     (void)state;
     json_t *names = json_object(), *odd = parse("{\"type\":\"namespace\"}");
-    assert_null(responses_tools_flat(NULL, names));
-    assert_null(responses_tools_flat(odd, names));
+    json_t *flat = odd;
+    problem p = {0};
+    CHECK(responses_tools_flat(&flat, names, NULL, &p) == MICA_OK && !flat);
+    CHECK(responses_tools_flat(&flat, names, odd, &p) == MICA_OK && !flat);
     json_decref(odd);
+    json_decref(names);
+}
+
+static void test_two_that_cannot_be_told_apart(void **state) {
+    (void)state;
+    json_t *flat, *names = json_object();
+    json_t *twice = parse("[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"name\":\"f\"},"
+                          "{\"name\":\"f\"}]}]");
+    problem p = {0};
+    CHECK(responses_tools_flat(&flat, names, twice, &p) == MICA_E_ARG && !flat && p.http == 400);
+    json_decref(twice);
     json_decref(names);
 }
 
@@ -60,6 +75,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions_leave_their_namespace),
         cmocka_unit_test(test_what_is_no_list_stays),
+        cmocka_unit_test(test_two_that_cannot_be_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
