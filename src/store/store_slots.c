@@ -26,7 +26,8 @@ struct slots {
     reader *r;      // owned
     uint32_t n_layer, n_slab;
     uint8_t slab_of[PLAN_LAYER_MAX];
-    char *bytes[PLAN_SLAB_MAX];      // owned pages
+    char *pages[PLAN_SLAB_MAX];      // owned
+    char *bytes[PLAN_SLAB_MAX];      // in them, aligned
     slot_room *rooms[PLAN_SLAB_MAX]; // owned, [n_slot]
     uint64_t blob_bytes[PLAN_SLAB_MAX];
     uint32_t n_slot[PLAN_SLAB_MAX];
@@ -84,10 +85,16 @@ static mica_status settle(slots *k, slot_room *m, mica_error *err) {
     return st;
 }
 
-/* All reads in flight: somebody has to leave, and only who has arrived can. */
-static void settle_all(slots *k) {
-    for (uint32_t is = 0; is < k->n_slab && k->n_open > 0; is++)
-        for (uint32_t i = 0; i < k->n_slot[is]; i++) settle(k, &k->rooms[is][i], NULL);
+/* Waits for all reads in flight; the first error. */
+static mica_status settle_all(slots *k, mica_error *err) {
+    mica_status first = MICA_OK;
+    for (uint32_t is = 0; is < k->n_slab && k->n_open > 0; is++) {
+        for (uint32_t i = 0; i < k->n_slot[is]; i++) {
+            mica_status st = settle(k, &k->rooms[is][i], first == MICA_OK ? err : NULL);
+            if (first == MICA_OK) first = st;
+        }
+    }
+    return first;
 }
 
 /* What is in slots and on the list does not leave for what is on the list. */
@@ -136,7 +143,7 @@ void slots_will_need(slots *k, uint32_t layer, const int32_t *experts, uint32_t 
 static mica_status admit(slots *k, policy_id id, mica_error *err) {
     policy_swap w;
     if (!policy_admit(k->p, k->now, id, true, &w)) {
-        settle_all(k);
+        settle_all(k, NULL); // somebody has to leave, and only who has arrived can; who failed has left
         if (policy_slot(k->p, id) == POLICY_NONE && !policy_admit(k->p, k->now, id, true, &w))
             return fail(err, MICA_E_NOMEM, "expert %u of layer %u: all %u slots are in use", id.expert,
                         id.layer, k->n_slot[k->slab_of[id.layer]]);
@@ -177,11 +184,12 @@ static mica_status take_rooms(slots *k, const plan *p, mica_error *err) {
     for (uint32_t is = 0; is < k->n_slab; is++) {
         k->n_slot[is] = p->slab[is].n_slot;
         k->blob_bytes[is] = p->slab[is].blob_bytes;
-        size_t n_bytes = (size_t)(k->n_slot[is] * k->blob_bytes[is] + READER_ALIGN);
-        k->bytes[is] = mem_alloc_aligned(READER_ALIGN, n_bytes);
+        size_t n_bytes = (size_t)(k->n_slot[is] * k->blob_bytes[is] + 2 * READER_ALIGN);
+        k->pages[is] = mem_pages_alloc(n_bytes); // touched by the readers that fill them
         k->rooms[is] = mem_calloc(k->n_slot[is], sizeof *k->rooms[is]);
-        if (!k->bytes[is] || !k->rooms[is])
+        if (!k->pages[is] || !k->rooms[is])
             return fail(err, MICA_E_NOMEM, "experts: %zu bytes of slots: out of memory", n_bytes);
+        k->bytes[is] = k->pages[is] + (READER_ALIGN - (uintptr_t)k->pages[is] % READER_ALIGN);
     }
     return MICA_OK;
 }
@@ -200,16 +208,20 @@ static mica_status make_policy(slots *k, const slots_config *cfg, mica_error *er
     return MICA_OK;
 }
 
-/* Known use is worth the wait of the start: it is read in one go, in the order of its worth. */
+/* Known use is worth the wait of the start: it is read in one go, in the order of its worth, AHEAD at a time:
+ * each waits for the one that many before it. */
 static mica_status first_filling(slots *k, mica_error *err) {
-    mica_status st = MICA_OK;
-    policy_swap w;
-    while (st == MICA_OK && policy_swaps(k->p, 0, UINT64_MAX, &w, 1) > 0) {
-        begin_read(k, &w);
-        if (k->n_open == AHEAD) st = settle(k, &k->rooms[w.slab][w.slot], err);
+    slot_room *flight[AHEAD] = {0};
+    policy_swap w[AHEAD];
+    uint32_t n;
+    while ((n = policy_swaps(k->p, 0, UINT64_MAX, w, AHEAD)) > 0) {
+        for (uint32_t i = 0; i < n; i++) {
+            if (flight[i]) TRY(settle(k, flight[i], err));
+            flight[i] = &k->rooms[w[i].slab][w[i].slot];
+            begin_read(k, &w[i]);
+        }
     }
-    settle_all(k);
-    return st;
+    return settle_all(k, err);
 }
 
 mica_status slots_new(slots **out, const slots_config *cfg, mica_error *err) {
@@ -240,11 +252,11 @@ done:
 
 void slots_free(slots *k) {
     if (!k) return;
-    if (k->p && k->r) settle_all(k);
+    if (k->p && k->r) settle_all(k, NULL);
     reader_close(k->r);
     policy_free(k->p);
     for (uint32_t is = 0; is < k->n_slab; is++) {
-        mem_free(k->bytes[is]);
+        mem_pages_free(k->pages[is]);
         mem_free(k->rooms[is]);
     }
     mem_free(k->list);

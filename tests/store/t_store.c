@@ -56,6 +56,8 @@ static void layers_set(const rig *t, store *s) {
                         tensor(t, il, "ffn_down_exps"));
 }
 
+static off_t cut_at; // the file ends here when its slots are taken; 0: nothing is cut
+
 /* n_slot of each slab. */
 static mica_status rig_open(rig *t, uint32_t n_slot, const float *use) {
     plan p = {.n_slab = 0};
@@ -77,6 +79,7 @@ static mica_status rig_open(rig *t, uint32_t n_slot, const float *use) {
         p.slab[is].n_expert += EXPERTS;
         p.slab_of[il] = (uint8_t)is;
     }
+    if (cut_at) CHECK(truncate(path, cut_at) == 0);
     return store_slots_take(t->s, &p, use, use ? 100 : 0, &err);
 }
 
@@ -186,6 +189,30 @@ static void test_a_file_that_ends_early(void **state) {
     rig_close(&t);
 }
 
+/* What is read at the start is not read in silence: few reads, or more than are in flight at once. */
+static void test_a_start_that_cannot_read(void **state) {
+    (void)state;
+    float use[LAYERS * EXPERTS];
+    static char all[16 << 20];
+    FILE *f = fopen(path, "rb");
+    CHECK(f);
+    size_t size = fread(all, 1, sizeof all, f);
+    CHECK(size < sizeof all);
+    fclose(f);
+    for (int i = 0; i < LAYERS * EXPERTS; i++) use[i] = 1;
+    for (uint32_t n_slot = 1; n_slot <= LAYERS * EXPERTS; n_slot *= 3) {
+        rig t;
+        cut_at = (off_t)(size / 4);
+        CHECK(rig_open(&t, n_slot, use) == MICA_E_IO && strstr(err.text, "m.gguf"));
+        cut_at = 0;
+        rig_close(&t);
+        f = fopen(path, "wb");
+        CHECK(f && fwrite(all, 1, size, f) == size && fclose(f) == 0);
+        CHECK_OK(rig_open(&t, n_slot, use));
+        rig_close(&t);
+    }
+}
+
 static void test_every_failed_allocation_is_told(void **state) {
     (void)state;
     rig t;
@@ -213,6 +240,7 @@ int main(void) {
         cmocka_unit_test(test_slots_give_the_files_bytes),
         cmocka_unit_test(test_what_is_used_stays_and_known_use_is_there),
         cmocka_unit_test(test_a_file_that_ends_early),
+        cmocka_unit_test(test_a_start_that_cannot_read),
         cmocka_unit_test(test_every_failed_allocation_is_told),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
