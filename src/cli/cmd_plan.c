@@ -17,11 +17,10 @@ static const struct {
     char letter;
     const char *words;
 } g_items[] = {
-    {"weights", 'w', "weights"},           {"experts", 'e', "experts"},
-    {"kv", 'k', "context (KV cache)"},     {"state", 's', "recurrent state"},
-    {"scratch", 'x', "working memory"},    {"cache", 'c', "prompts kept"},
-    {"ring", 'r', "ring for prompts"},     {"staging", 'g', "staging for the link"},
-    {"spare", 'a', "spare of the driver"},
+    {"weights", 'w', "weights"},        {"experts", 'e', "experts"},
+    {"kv", 'k', "context (KV cache)"},  {"state", 's', "recurrent state"},
+    {"scratch", 'x', "working memory"}, {"cache", 'c', "prompts kept"},
+    {"ring", 'r', "ring for prompts"},  {"spare", 'a', "spare of the driver"},
 };
 
 static size_t item_of(const char *what) {

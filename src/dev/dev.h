@@ -76,7 +76,7 @@ enum { EXPERT_LAYERS_MAX = 512, EXPERT_SLABS_MAX = 16, EXPERT_MOVES_MAX = 32 };
 typedef enum dev_expert_ram {
     EXPERT_RAM_ALL,        // copies of all, so that who leaves a slot need not be copied
     EXPERT_RAM_COMPLEMENT, // what no slot holds: who comes and who leaves change places
-    EXPERT_RAM_MMAP        // the file's own pages where the driver takes them, else as ALL
+    EXPERT_RAM_MMAP        // the file's own pages where the driver takes them, else as COMPLEMENT
 } dev_expert_ram;
 
 /* Layers share the slots of a slab. */

@@ -237,7 +237,7 @@ static mica_status take_beside(gpu *g, dev_expert_slabs *want, mica_error *err) 
     TRY(gpu_moves_new(g, err));
     if (want->ram == EXPERT_RAM_MMAP) TRY(map_file(g, &mapped, err));
     if (mapped) return MICA_OK;
-    if (want->ram == EXPERT_RAM_MMAP) t->ram = want->ram = EXPERT_RAM_ALL;
+    if (want->ram == EXPERT_RAM_MMAP) t->ram = want->ram = EXPERT_RAM_COMPLEMENT; // not more than the pages
     for (uint32_t k = 0; k < t->n_slab; k++) {
         tier_slab *s = &t->slab[k];
         s->n_ram = s->n_expert;

@@ -122,7 +122,7 @@ static mica_status plan_card(plan_request *r, dev_memory *mem, model *m, const e
     r->desktop = mem->display && plan_desktop();
     r->integrated = mem->integrated;
     r->tiers = true;
-    r->pin_limit = plan_pin_limit();
+    r->pin_limit = cfg->dev == DEV_HIP ? plan_pin_limit() : r->ram_total; // TTM does not bind the others
     return MICA_OK;
 }
 

@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const plan_what_name[PLAN_WHAT_N] = {"weights", "kv",   "state",   "scratch", "experts",
-                                                 "cache",   "ring", "staging", "spare"};
+const char *const plan_what_name[PLAN_WHAT_N] = {"weights", "kv",    "state", "scratch",
+                                                 "experts", "cache", "ring",  "spare"};
 const char *const plan_ram_name[] = {"auto", "all", "complement", "mmap"};
 
 enum { MIB = 1 << 20 };
 enum { RING_BLOBS_MIN = 16, RING_SHARE = 8, CTX_SHARE = 4 };
-static const uint64_t STAGE_BYTES = 64 * MIB, SPARE_BYTES = 64 * MIB;
+static const uint64_t SPARE_BYTES = 64 * MIB;
 
 static uint64_t min_u64(uint64_t a, uint64_t b) {
     return a < b ? a : b;
@@ -166,24 +166,23 @@ static void card_ram(plan *p, const plan_request *r) {
         return;
     }
     for (uint32_t is = 0; is < p->n_slab; is++) spare += p->slab[is].blob_bytes; // to exchange through
-    const uint64_t bytes[] = {0, all, all - here + spare, STAGE_BYTES};
+    const uint64_t bytes[] = {0, all, all - here + spare, 0}, may = min_u64(room, r->pin_limit);
     if (p->integrated) p->experts_ram = PLAN_RAM_MMAP;
     if (p->experts_ram == PLAN_RAM_AUTO)
-        p->experts_ram = all <= room                          ? PLAN_RAM_ALL
-                         : bytes[PLAN_RAM_COMPLEMENT] <= room ? PLAN_RAM_COMPLEMENT
-                                                              : PLAN_RAM_MMAP;
-    uint64_t n = bytes[p->experts_ram];
-    p->ram_need += n;
-    if (p->ram_need > p->ram_limit && p->experts_ram != PLAN_RAM_MMAP) p->near.experts_ram = PLAN_RAM_MMAP;
-    p->pinned = n <= r->pin_limit;
+        p->experts_ram = all <= may                          ? PLAN_RAM_ALL
+                         : bytes[PLAN_RAM_COMPLEMENT] <= may ? PLAN_RAM_COMPLEMENT
+                                                             : PLAN_RAM_MMAP;
+    uint64_t n = bytes[p->experts_ram], n_out = r->n_expert - p->n_expert_vram,
+             mean = r->n_expert ? all / r->n_expert : 1;
     bool mapped = p->experts_ram == PLAN_RAM_MMAP;
-    if (mapped || !p->pinned) p->stage_bytes = STAGE_BYTES;
-    if (!mapped && !p->pinned) p->ram_need += STAGE_BYTES;
-    uint64_t n_out = r->n_expert - p->n_expert_vram, mean = r->n_expert ? all / r->n_expert : 1;
-    p->n_expert_ram = mapped ? min_u64(n_out, less(room, n) / mean) : n_out;
+    p->ram_need += n;
+    p->pin_need = n;
+    p->pin_limit = r->pin_limit;
+    if ((p->ram_need > p->ram_limit || n > r->pin_limit) && n_out <= room / mean)
+        p->near.experts_ram = PLAN_RAM_MMAP;
+    p->n_expert_ram = mapped ? min_u64(n_out, room / mean) : n_out;
     p->n_expert_ssd = n_out - p->n_expert_ram;
     p->item[PLAN_RAM][PLAN_EXPERTS] = (plan_item){mapped ? p->n_expert_ram * mean : n, p->n_expert_ram};
-    p->item[PLAN_RAM][PLAN_STAGE] = (plan_item){p->stage_bytes, p->stage_bytes > 0};
     p->item[PLAN_SSD][PLAN_EXPERTS] = (plan_item){p->n_expert_ssd * mean, p->n_expert_ssd};
 }
 
@@ -195,7 +194,7 @@ static void card_make(plan *p, const plan_request *r) {
     card_experts(p, r, weights + scratch + spare);
     p->n_expert_vram = p->n_slab ? slots_count(p) : r->n_expert;
     card_ram(p, r);
-    p->fits = p->need_bytes <= p->vram_limit && p->ram_need <= p->ram_limit;
+    p->fits = p->need_bytes <= p->vram_limit && p->ram_need <= p->ram_limit && p->pin_need <= p->pin_limit;
     p->item[PLAN_VRAM][PLAN_WEIGHTS] = (plan_item){weights, 1};
     p->item[PLAN_VRAM][PLAN_EXPERTS] =
         (plan_item){p->n_slab ? slots_bytes(p) : r->expert_bytes, p->n_expert_vram};
@@ -296,6 +295,9 @@ mica_status plan_check(const plan *p, mica_error *err) {
     if (p->card[0] && p->need_bytes > p->vram_limit)
         return fail(err, MICA_E_FIT, "device %s: %s needed for a context of %u, %s of its memory allowed: %s",
                     p->card, size_text(need, p->need_bytes), p->n_ctx, size_text(have, p->vram_limit), near);
+    if (p->card[0] && p->pin_need > p->pin_limit)
+        return fail(err, MICA_E_FIT, "memory: %s of it pinned beside the card, the system allows %s: %s",
+                    size_text(need, p->pin_need), size_text(have, p->pin_limit), near);
     if (p->card[0])
         return fail(err, MICA_E_FIT, "memory: %s needed beside the card, %s allowed: %s",
                     size_text(need, p->ram_need), size_text(have, p->ram_limit), near);

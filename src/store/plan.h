@@ -16,7 +16,6 @@ typedef enum plan_what {
     PLAN_EXPERTS,
     PLAN_CACHE, // prefixes of all sessions
     PLAN_RING,  // experts of a prompt on their way through the card
-    PLAN_STAGE, // pinned RAM between the file's pages and the card
     PLAN_SPARE, // what the card's allocator rounds up to, and the driver's own; start-up does not ask for it
     PLAN_WHAT_N
 } plan_what;
@@ -25,9 +24,9 @@ typedef enum plan_tier { PLAN_RAM, PLAN_SSD, PLAN_VRAM, PLAN_TIER_N } plan_tier;
 /* How RAM holds the experts that a card has no room for. */
 typedef enum plan_experts_ram {
     PLAN_RAM_AUTO,       // the first of these that fits
-    PLAN_RAM_ALL,        // a copy of every expert, pinned where it can be
+    PLAN_RAM_ALL,        // a copy of every expert, pinned: the card reads it over the link
     PLAN_RAM_COMPLEMENT, // of those that are not on the card
-    PLAN_RAM_MMAP,       // pages of the file, through a pinned staging ring
+    PLAN_RAM_MMAP,       // pages of the file that the card reads; a driver that refuses gets COMPLEMENT
 } plan_experts_ram;
 extern const char *const plan_ram_name[]; // by plan_experts_ram: "auto", "all", "complement", "mmap"
 
@@ -83,8 +82,8 @@ typedef struct plan_request {
 
 /* How start-up uses it on a card: n_slab slabs of slab[i].n_slot slots of slab[i].blob_bytes, a layer's
  * experts in slab_of[layer]; a ring of ring_bytes that prompts stream through; in RAM item[PLAN_RAM]
- * [PLAN_EXPERTS].n_bytes by experts_ram (never PLAN_RAM_AUTO), pinned when `pinned`, else through
- * stage_bytes of pinned staging. plan_all_resident: no ring, no RAM, and the host is not asked. */
+ * [PLAN_EXPERTS].n_bytes by experts_ram (never PLAN_RAM_AUTO). plan_all_resident: no ring, no RAM, and the
+ * host is not asked. */
 typedef struct plan {
     bool fits;
     uint32_t n_ctx; // chosen or asked for
@@ -100,9 +99,9 @@ typedef struct plan {
     uint32_t n_slab;
     plan_slab slab[PLAN_SLAB_MAX];
     uint8_t slab_of[PLAN_LAYER_MAX]; // PLAN_NO_SLAB: a layer without experts
-    uint64_t ring_bytes, stage_bytes;
+    uint64_t ring_bytes;
+    uint64_t pin_need, pin_limit; // of RAM beside a card: what is to be pinned, what may be
     plan_experts_ram experts_ram;
-    bool pinned;
 } plan;
 
 enum { PLAN_CTX_MIN = 4096, PLAN_PAGE = 256 };
