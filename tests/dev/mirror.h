@@ -32,13 +32,19 @@ static size_t mir_whole(const mir_buf *b) {
     return (b->n + 2 * MIR_GUARD + 63) / 64 * 64;
 }
 
+/* Pages of its own, as a mapped file has them: a driver may register those that hold experts, and refuses
+ * copies of memory that is registered in part. */
+static void *mir_pages(size_t n) {
+    return aligned_alloc(4096, (n + 4095) / 4096 * 4096);
+}
+
 static void *mir(size_t n_bytes) {
     CHECK(n_mir < MIR_MAX);
     mir_buf *b = &g_mir[n_mir++];
     *b = (mir_buf){.n = n_bytes};
-    b->host = aligned_alloc(64, mir_whole(b));
-    b->begin = malloc(mir_whole(b));
-    b->got = malloc(mir_whole(b));
+    b->host = mir_pages(mir_whole(b));
+    b->begin = mir_pages(mir_whole(b));
+    b->got = mir_pages(mir_whole(b));
     CHECK(b->host && b->begin && b->got);
     memset(b->host, 0xA5, mir_whole(b));
     memset(b->host + MIR_GUARD, 0, n_bytes);
