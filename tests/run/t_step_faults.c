@@ -116,7 +116,7 @@ static void take(hall *h, seat *x, const mica_step_item *it, mica_status st) {
         if (it->ids[i] == x->job->want[x->n_got]) continue;
         printf("job %d, token %d: %d instead of %d\n", (int)(x->job - h->jobs), x->n_got, it->ids[i],
                x->job->want[x->n_got]);
-        CHECK(!"equal to the lone run");
+        check_failed(__FILE__, __LINE__, "equal to the lone run", "");
     }
     if (st != MICA_OK || it->status != MICA_OK) {
         // Nothing but memory fails here.
