@@ -236,7 +236,7 @@ static void test_faults_of_the_card_are_told(void **state) {
     expect_fault("lost=30", MICA_E_DEVICE, "the card is lost");
     expect_fault("copy_error=3", MICA_E_DEVICE, "a copy did not complete");
     expect_fault("garbage=1", MICA_E_DEVICE, "a value is not finite");
-    expect_fault("vram=1M", MICA_E_FIT, "the model does not fit on it");
+    expect_fault("vram=1M", MICA_E_FIT, "1 MiB of its memory allowed");
 }
 
 /* What a step has not got, it does not take: neither on the host nor on the card. */

@@ -177,7 +177,7 @@ static void check(const char *name, uint64_t cache_bytes) {
     run_alone(h);
     for (int r = 0; r < N_ROUND; r++) one_round(h);
     printf("%d whole, %d failed, %d given up\n", h->n_whole, h->n_failed, h->n_given_up);
-    CHECK(h->n_whole > 10 && h->n_given_up > 10);
+    CHECK(h->n_whole > 10 && h->n_given_up > 5);
     for (int q = 0; q < N_SEQ; q++) {
         leave(&h->seats[q]);
         mica_session_free(h->seats[q].s);
