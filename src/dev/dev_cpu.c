@@ -435,7 +435,7 @@ static void *take(layout *l, size_t n, size_t size_bytes) {
 #define TAKE(l, p, n) ((p) = take(l, n, sizeof *(p)))
 
 static void lay_act(layout *l, quant_act *a, size_t n_row, uint32_t n_col) {
-    a->ld = (n_col + 63u) & ~63u;
+    a->ld = ((n_col + 63u) & ~63u) | 64u; // as carve_act
     TAKE(l, a->x, n_row * a->ld);
     TAKE(l, a->q, n_row * a->ld);
     TAKE(l, a->d, n_row * a->ld / 32);

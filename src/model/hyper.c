@@ -31,7 +31,7 @@ void hyper_carve(hyper_buffers *b, carver *c, const hyper_shape *h, uint32_t n_r
     uint32_t wide = h->n_stream * h->n_embd;
     b->h = *h;
     b->x = carve_f32(c, (size_t)n_row * wide);
-    b->xn = carve_act(c, n_row, wide);
+    b->xn = carve_act_dense(c, n_row, wide);
     b->t = carve_f32(c, (size_t)n_row * h->rank);
     b->lo = carve_act(c, n_row, h->rank);
     b->gate = carve_f32(c, (size_t)n_row * wide);

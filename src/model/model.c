@@ -172,7 +172,13 @@ float *carve_f32(carver *c, size_t n) {
     return carve(c, n * sizeof(float));
 }
 
+/* Strides are odd multiples of 64: rows at a large power of two apart would all want the same few lines of a
+ * first cache. */
 quant_act carve_act(carver *c, uint32_t n_row, uint32_t n_col) {
+    return carve_act_dense(c, n_row, ((n_col + 63u) & ~63u) | 64u);
+}
+
+quant_act carve_act_dense(carver *c, uint32_t n_row, uint32_t n_col) {
     uint32_t ld = (n_col + 63u) & ~63u;
     size_t n = (size_t)n_row * ld;
     quant_act a = {.ld = ld};

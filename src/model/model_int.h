@@ -114,6 +114,7 @@ struct carver {
 void *carve(carver *c, size_t n_bytes); // aligned to 64; NULL when counting
 float *carve_f32(carver *c, size_t n);
 quant_act carve_act(carver *c, uint32_t n_row, uint32_t n_col);
+quant_act carve_act_dense(carver *c, uint32_t n_row, uint32_t n_col); // the least stride: rows read as one
 
 /* True when a product with w reads the int8 form of its input. */
 bool model_wants_q(const weight_ref *w);

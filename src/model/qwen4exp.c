@@ -263,7 +263,7 @@ static void flash_carve(model *m, carver *c, uint32_t n_row, uint32_t n_out, uin
     if (!m->drafting) return;
     n->h = carve_f32(c, (size_t)(n_row + n_seq) * wide);
     n->draft_h = carve_f32(c, (size_t)n_row * wide);
-    n->pair = carve_act(c, n_row * n->hyper.n_stream, 2 * n_embd);
+    n->pair = carve_act_dense(c, n_row * n->hyper.n_stream, 2 * n_embd);
 }
 
 /* n->m = mix(R) */
