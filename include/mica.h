@@ -86,11 +86,11 @@ typedef struct mica_load_options {
     uint64_t vram_bytes;    // cap on a card's memory; 0: what it has free, less the reserve
     uint64_t vram_reserve;  // left alone on the card; 0: a 32nd of it, more when a screen is connected
     const char *draft_path; // a file of its own with the model's draft block; NULL: none
-    bool no_draft;  // leave out the model's own draft block (its memory, and its share of reading a prompt)
-    bool exact;     // prompt role without float matrix units (the CPU never uses them)
+    bool no_draft; // leave out the model's own draft block (its memory, and its share of reading a prompt)
+    bool exact;    // prompt role without float matrix units (the CPU never uses them)
     mica_experts_ram experts_ram;
     const char *profile_path; // learned use of experts; NULL: in the cache folder, where it is of use
-    const char *trace_path; // record which experts tokens chose, for mica_eval_cache; NULL: do not
+    const char *trace_path;   // record which experts tokens chose, for mica_eval_cache; NULL: do not
     bool text_only; // the text calls and the info alone: no weights, no device, no sessions (MICA_E_ARG)
     mica_cancel_flag *cancel; // borrowed for the load, NULL: none
     mica_progress_fn *progress;
@@ -143,7 +143,7 @@ typedef struct mica_model_info {
     uint64_t beside_bytes;         // of experts in memory, for a card that has no slots for all
     double expert_hit_rate;        // uses of an expert that had a slot, so far; 1 without tiers
     uint64_t link_bytes_per_token; // weights that a token read over a card's link, so far
-    int32_t bos, eos;                                // -1: none
+    int32_t bos, eos;              // -1: none
     bool has_template, has_draft;
     const char *think_begin,
         *think_end; // marks around thinking in generated text ("<think>"); NULL: it does not think
@@ -313,6 +313,9 @@ typedef enum mica_finish {
     MICA_FINISH_LENGTH,
     MICA_FINISH_CANCELLED
 } mica_finish;
+
+/* Draft tokens a window; how many where nothing was measured. */
+enum { MICA_DRAFT_MAX = 7, MICA_DRAFT_DEFAULT = 4 };
 
 typedef struct mica_generate_options {
     const mica_sampling *sampling; // NULL: the model's defaults

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { PARALLEL_DEFAULT = 4, SERVE_DRAFT_DEFAULT = 4 };
+enum { PARALLEL_DEFAULT = 4 };
 #define CACHE_RAM_DEFAULT (UINT64_C(256) << 20)
 
 /* ---- Keys ---- */
@@ -100,7 +100,7 @@ static mica_status serve(mica_server *s, opened *model, const options *o, mica_e
         .n_draft = OPTION_SEEN(o, draft)    ? (int32_t)o->draft
                    : !model->info.has_draft ? 0
                    : model->n_draft >= 0    ? model->n_draft
-                                            : SERVE_DRAFT_DEFAULT,
+                                            : MICA_DRAFT_DEFAULT,
         .draft_min_p = (float)o->draft_min_p,
     };
     mica_session_free(model->session); // the server has its own

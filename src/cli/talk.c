@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAFT_DEFAULT = 4 };
-
 /* ---- What the flags ask for ---- */
 
 static void sampling_of(talk *t, const options *o) {
@@ -25,7 +23,7 @@ static void sampling_of(talk *t, const options *o) {
 
 static mica_status draft_of(talk *t, const options *o, mica_error *err) {
     const bool has_block = t->model->info.has_draft;
-    const int32_t known = t->model->n_draft >= 0 ? t->model->n_draft : DRAFT_DEFAULT;
+    const int32_t known = t->model->n_draft >= 0 ? t->model->n_draft : MICA_DRAFT_DEFAULT;
     t->n_draft = OPTION_SEEN(o, draft) ? (int32_t)o->draft : has_block ? known : 0;
     if (has_block || !OPTION_SEEN(o, draft_min_p)) return MICA_OK;
     return fail(err, MICA_E_ARG,

@@ -81,25 +81,27 @@ static int begin_out(gpu *g, tier_move *v) {
     return rc ? rc : g->own->v->event_record(v->arrived, t->stream);
 }
 
+int gpu_expert_copy(gpu *g, const tier_layer *l, uint32_t expert, char *to) {
+    const gpu_drv *v = g->own->v;
+    gpu_tiers *t = g->own->tiers;
+    const tier_place *p = &l->places[expert];
+    const tier_slab *s = &t->slab[l->slab];
+    if (p->ram != EXPERT_NOBODY)
+        return v->to_device(to, tier_ram(s, p->ram, false), s->blob_bytes, t->stream);
+    int rc = v->to_device(to, p->file.gate, l->s.gate_bytes, t->stream);
+    if (rc == 0) rc = v->to_device(to + l->up_at, p->file.up, l->s.up_bytes, t->stream);
+    if (rc == 0) rc = v->to_device(to + l->down_at, p->file.down, l->s.down_bytes, t->stream);
+    return rc;
+}
+
 /* The newcomer's bytes into the slot; the second stream has waited for the turn. */
 static int begin_in(gpu *g, tier_move *v) {
-    const gpu_drv *drv = g->own->v;
     gpu_tiers *t = g->own->tiers;
     const tier_slab *s = &t->slab[v->m.slab];
-    const tier_layer *l = &t->layer[v->m.layer];
-    const tier_place *p = &l->places[v->m.expert];
-    char *to = tier_slot(s, v->m.slot);
-    int rc = 0;
     v->state = MOVE_IN;
     t->stats.moved_bytes += s->blob_bytes;
-    if (p->ram != EXPERT_NOBODY) {
-        rc = drv->to_device(to, tier_ram(s, p->ram, false), s->blob_bytes, t->stream);
-    } else {
-        rc = drv->to_device(to, p->file.gate, l->s.gate_bytes, t->stream);
-        if (rc == 0) rc = drv->to_device(to + l->up_at, p->file.up, l->s.up_bytes, t->stream);
-        if (rc == 0) rc = drv->to_device(to + l->down_at, p->file.down, l->s.down_bytes, t->stream);
-    }
-    return rc ? rc : drv->event_record(v->arrived, t->stream);
+    int rc = gpu_expert_copy(g, &t->layer[v->m.layer], v->m.expert, tier_slot(s, v->m.slot));
+    return rc ? rc : g->own->v->event_record(v->arrived, t->stream);
 }
 
 /* The slot is nobody's now: who leaves is read from host memory. */

@@ -43,19 +43,6 @@ void gpu_stream_fini(gpu *g) {
     s->list = NULL;
 }
 
-static int copy_in(gpu *g, const tier_layer *l, uint32_t expert, char *to) {
-    const gpu_drv *v = g->own->v;
-    gpu_tiers *t = g->own->tiers;
-    const tier_place *p = &l->places[expert];
-    const tier_slab *s = &t->slab[l->slab];
-    if (p->ram != EXPERT_NOBODY)
-        return v->to_device(to, tier_ram(s, p->ram, false), s->blob_bytes, t->stream);
-    int rc = v->to_device(to, p->file.gate, l->s.gate_bytes, t->stream);
-    if (rc == 0) rc = v->to_device(to + l->up_at, p->file.up, l->s.up_bytes, t->stream);
-    if (rc == 0) rc = v->to_device(to + l->down_at, p->file.down, l->s.down_bytes, t->stream);
-    return rc;
-}
-
 /* The next layer of this step, from `from` on; EXPERT_NOBODY: none. */
 static uint32_t next_layer(const gpu_tiers *t, uint32_t from) {
     for (uint32_t il = from; il < t->n_layer; il++) {
@@ -83,7 +70,7 @@ static int fill_half(gpu *g, uint32_t k, uint32_t il) {
         list[ie] = here ? tier_blob(l, at) : tier_entry(t, l, ie);
         if (!here) continue;
         h->n++;
-        rc = copy_in(g, l, ie, at);
+        rc = gpu_expert_copy(g, l, ie, at);
     }
     t->stats.stream_bytes += h->n * blob;
     if (rc == 0) rc = v->to_device(h->table, list, l->s.n_expert * sizeof *list, t->stream);

@@ -105,6 +105,8 @@ void gpu_tiers_fini(gpu *g);
 /* ---- gpu_moves.c ---- */
 mica_status gpu_moves_new(gpu *g, mica_error *err);
 void gpu_moves_fini(gpu *g);
+/* An expert's bytes, from where host memory has them, to a blob on the card, in the second stream. */
+int gpu_expert_copy(gpu *g, const tier_layer *l, uint32_t expert, char *to);
 uint32_t gpu_experts_move(dev *d, const dev_expert_move *m, uint32_t n);
 uint32_t gpu_experts_moved(dev *d, dev_expert_move *out, uint32_t max);
 void gpu_experts_stats(dev *d, dev_expert_stats *out);

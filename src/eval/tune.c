@@ -26,8 +26,6 @@ enum {
     DECODE_MAX = 64,
     ROOM = 64, // in the context, for what is generated
     UBATCH_DEFAULT = 512,
-    DRAFT_DEFAULT = 4,
-    DRAFT_MAX = 7,
     DRAFT_TOKENS = 32,
     CTX_MIN = 256, // holds what is timed at any length: 128 tokens, and an answer
     CANDIDATE_MAX = 8
@@ -246,7 +244,7 @@ static mica_status time_drafts(loaded *x, const tuner *t, const mica_ids *prompt
 
 /* *out: -1 for a model without a draft block. */
 static mica_status tune_draft(tuner *t, int32_t *out, mica_error *err) {
-    static const int32_t list[] = {DRAFT_DEFAULT, 0, 1, 2, 3, 5, 7};
+    static const int32_t list[] = {MICA_DRAFT_DEFAULT, 0, 1, 2, 3, 5, MICA_DRAFT_MAX};
     enum { N = sizeof list / sizeof list[0] };
     tried tries[N];
     loaded x;

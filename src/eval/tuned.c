@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { TUNED_VERSION = 1, FILE_MAX_BYTES = 64 << 10, DRAFT_MAX = 7 };
+enum { TUNED_VERSION = 1, FILE_MAX_BYTES = 64 << 10 };
 
 /* ---- The pair ---- */
 
@@ -154,7 +154,7 @@ static mica_status read_record(json_t **out, mica_tuned *best, const char *path,
                         : !json_is_object(b)                                                 ? "best"
                         : !best_number(b, "threads", 1024, 0, &threads)                      ? "threads"
                         : !best_number(b, "ubatch", 65536, 0, &ubatch)                       ? "ubatch"
-                        : !best_number(b, "draft", DRAFT_MAX, -1, &draft)                    ? "draft"
+                        : !best_number(b, "draft", MICA_DRAFT_MAX, -1, &draft)               ? "draft"
                                                                                              : NULL;
     if (wrong) {
         json_decref(v);

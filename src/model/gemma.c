@@ -468,12 +468,14 @@ static mica_status feed_forward(model *m, const gemma_layer *l, uint32_t il, con
     return add_normed(m, n->b.x, l->sparse ? n->sum.x : n->y, l->ffn_post, s, err);
 }
 
-/* The stream as it is, as input of a product: its rows with the int8 form beside them. */
+/* The stream as it is, as input of a product: its rows, as far apart as they are, with the int8 form beside
+ * them. */
 static mica_status stream_input(model *m, quant_act *a, const weight_ref *w, const model_step *s,
                                 mica_error *err) {
     const gemma_net *n = m->net;
     *a = n->b.a;
     a->x = n->b.x;
+    a->ld = m->shape.n_embd;
     if (!model_wants_q(w)) return MICA_OK;
     return dev_quantise(m->d, &(quantise_args){.a = *a, .n_row = s->n_row, .n_col = m->shape.n_embd}, err);
 }

@@ -4,22 +4,10 @@
  *
  * Signed weights are the second factor of the dot-product instruction, x + 128 is the first one: what that
  * adds is 128 times a sum of weights, made once for all rows of activations. */
+#include "quant/pair_avx512.h"
 #include "quant/several_avx2.h"
 
-enum { MAGIC = 0x4B400000, PAIRS_MAX = 4 };
-
-SIMD __m512i load512(const void *p) {
-    return _mm512_loadu_si512(p);
-}
-
-/* Scales of blocks 2i and 2i + 1 spread over their groups. */
-SIMD __m512 scale_spread(const float *s, const several_kind k, int i) {
-    __m512i halves = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 1, 1, 1, 1, 5, 5, 5, 5);
-    __m512i blocks = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-    __m512i at = k.n_sub == 2 ? _mm512_add_epi32(halves, _mm512_set1_epi32(8 * (i / 2) + 2 * (i & 1)))
-                              : _mm512_add_epi32(blocks, _mm512_set1_epi32(2 * i));
-    return _mm512_permutexvar_ps(at, _mm512_loadu_ps(s));
-}
+enum { PAIRS_MAX = 4 };
 
 /* Pair i of unit iu; whole: both of its blocks are there. */
 typedef struct pair_at {
@@ -40,8 +28,8 @@ SIMD void pair_add(__m512 *acc, const several *s, const several_kind k, __m512i 
             sum = _mm512_dpbusd_epi32(start, _mm512_xor_si512(x, shift), w);
         else
             sum = _mm512_dpbusd_epi32(start, w, x);
-        __m512 scale = scale_spread(s->scale[at.iu][a], k, at.i);
-        __m512 f = _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_set1_ps(0x1.8p23f));
+        __m512 scale = pair_scale(_mm512_loadu_ps(s->scale[at.iu][a]), at.i, k.n_sub == 2);
+        __m512 f = float_of_magic(sum);
         acc[a] =
             at.whole ? _mm512_fmadd_ps(scale, f, acc[a]) : _mm512_mask3_fmadd_ps(scale, f, acc[a], 0x00FF);
     }
@@ -83,7 +71,7 @@ SIMD void several_run(several *s, const several_kind k) {
 SIMD __m512i pair_get(const unit_kind t, const uint8_t *p, const uint16_t *at, int i, bool whole) {
     __m256i lo = weights_get(t, p, at, 2 * i),
             hi = whole ? weights_get(t, p, at, 2 * i + 1) : _mm256_setzero_si256();
-    return _mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1);
+    return join(lo, hi);
 }
 
 /* Two rows of activations, from the type's own bytes at p. */
@@ -110,43 +98,5 @@ SIMD void two_run(several *s, const unit_kind t, const uint8_t *p) {
     }
 }
 
-#define SEVERAL_FN(is_signed, n_sub, n_act)                                                                  \
-    static void several_##is_signed##_##n_sub##_##n_act(several *s) {                                        \
-        several_run(s, (several_kind){is_signed, n_sub, n_act});                                             \
-    }
-#define SEVERAL_FNS(is_signed, n_sub)                                                                        \
-    SEVERAL_FN(is_signed, n_sub, 3)                                                                          \
-    SEVERAL_FN(is_signed, n_sub, 4)                                                                          \
-    SEVERAL_FN(is_signed, n_sub, 5)                                                                          \
-    SEVERAL_FN(is_signed, n_sub, 6) SEVERAL_FN(is_signed, n_sub, 7) SEVERAL_FN(is_signed, n_sub, 8)
-SEVERAL_FNS(0, 1)
-SEVERAL_FNS(0, 2)
-SEVERAL_FNS(1, 1)
-SEVERAL_FNS(1, 2)
-
-#define SEVERAL_ROW(is_signed, n_sub)                                                                        \
-    {                                                                                                        \
-        several_##is_signed##_##n_sub##_3, several_##is_signed##_##n_sub##_4,                                \
-            several_##is_signed##_##n_sub##_5, several_##is_signed##_##n_sub##_6,                            \
-            several_##is_signed##_##n_sub##_7, several_##is_signed##_##n_sub##_8                             \
-    }
-static several_fn *const g_several[2][2][QUANT_TOKEN_ROWS_MAX - 2] = {
-    {SEVERAL_ROW(0, 1), SEVERAL_ROW(0, 2)},
-    {SEVERAL_ROW(1, 1), SEVERAL_ROW(1, 2)},
-};
-
-#define SEVERAL_KERNEL(TYPE, name, n_sub, has_min)                                                           \
-    static void rows_##name(const token_job *b) {                                                            \
-        several_rows_run(b, unit_##name, two_run,                                                            \
-                         g_several[!has_min][n_sub - 1][b->n_act > 2 ? b->n_act - 3 : 0]);                   \
-    }
-QUANT_TYPES(SEVERAL_KERNEL)
-
-void token_rows_several_avx512(gguf_type type, const token_job *b) {
-#define SEVERAL_CASE(TYPE, name, n_sub, has_min)                                                             \
-    case GGUF_##TYPE: rows_##name(b); break;
-    switch (type) {
-        QUANT_TYPES(SEVERAL_CASE)
-    default: break;
-    }
-}
+#define SEVERAL_ROWS token_rows_several_avx512
+#include "quant/several_table.h"

@@ -171,10 +171,6 @@ static mica_status plan_from(plan *p, model *m, const engine_config *cfg, mica_e
     TRY(plan_card(&r, &mem, m, cfg, err));
     plan_blobs(blob_bytes, s, r.card != NULL);
     plan_make(p, &r);
-    if (p->card[0] && p->n_expert_ssd > 0) { // a link reaches memory, not the SSD: what has no slot is there
-        p->fits = false;
-        p->ram_need += p->item[PLAN_RAM][PLAN_EXPERTS].n_bytes + p->item[PLAN_SSD][PLAN_EXPERTS].n_bytes;
-    }
     return MICA_OK;
 }
 

@@ -27,6 +27,10 @@ mica_status field_object(json_t **out, const json_t *o, const char *name, proble
 mica_status field_array(json_t **out, const json_t *o, const char *name, problem *p);  // borrowed
 /* The index of the field's text among `words` (ended by NULL). */
 mica_status field_word(int *out, const json_t *o, const char *name, const char *const *words, problem *p);
+/* Text where there is some, NULL for anything else: for members that no error is owed. Borrowed. */
+static inline const char *field_peek(const json_t *o, const char *name) {
+    return json_string_value(json_object_get(o, name));
+}
 /* "a string", "an object", ... */
 const char *field_kind(const json_t *v);
 

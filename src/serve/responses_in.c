@@ -6,14 +6,11 @@
 #include "serve/responses_in.h"
 
 #include "serve/carry.h"
+#include "serve/field.h"
 #include "serve/responses_tools.h"
 #include "serve/sse.h"
 
 #include <string.h>
-
-static const char *text_of(const json_t *o, const char *name) {
-    return json_string_value(json_object_get(o, name));
-}
 
 /* The text of content: a string, or parts with text in them. */
 static mica_status content_text(strbuf *b, json_t *content, problem *p) {
@@ -21,7 +18,7 @@ static mica_status content_text(strbuf *b, json_t *content, problem *p) {
     size_t i;
     if (json_is_string(content)) strbuf_put(b, json_string_value(content), json_string_length(content));
     json_array_foreach(content, i, part) {
-        const char *type = text_of(part, "type");
+        const char *type = field_peek(part, "type");
         json_t *text = json_object_get(part, "text");
         if (!json_is_string(text)) text = json_object_get(part, "refusal");
         if (json_is_string(text)) {
@@ -38,7 +35,7 @@ static mica_status content_text(strbuf *b, json_t *content, problem *p) {
 static json_t *assistant(json_t *messages) {
     const size_t n = json_array_size(messages);
     json_t *last = n > 0 ? json_array_get(messages, n - 1) : NULL;
-    const char *role = text_of(last, "role");
+    const char *role = field_peek(last, "role");
     if (role && strcmp(role, "assistant") == 0) return last;
     json_array_append_new(messages, json_pack("{s:s, s:n}", "role", "assistant", "content"));
     return json_array_get(messages, n);
@@ -55,7 +52,7 @@ static void add_text(json_t *m, const char *name, const strbuf *text) {
 }
 
 static mica_status put_message(json_t *messages, const json_t *item, problem *p) {
-    const char *role = text_of(item, "role");
+    const char *role = field_peek(item, "role");
     strbuf text = {0};
     if (!role) return problem_set(p, 400, "input", "input: a message without a role");
     const mica_status st = content_text(&text, json_object_get(item, "content"), p);
@@ -68,10 +65,10 @@ static mica_status put_message(json_t *messages, const json_t *item, problem *p)
 }
 
 static mica_status put_call(const responses_in *in, const json_t *item, problem *p) {
-    const char *name = text_of(item, "name"), *id = text_of(item, "call_id"),
-               *args = text_of(item, "arguments");
+    const char *name = field_peek(item, "name"), *id = field_peek(item, "call_id"),
+               *args = field_peek(item, "arguments");
     if (!name) return problem_set(p, 400, "input", "input: a function_call without a name");
-    name = responses_tool_seen(in->names, text_of(item, "namespace"), name);
+    name = responses_tool_seen(in->names, field_peek(item, "namespace"), name);
     json_t *m = assistant(in->messages), *calls = json_object_get(m, "tool_calls");
     if (!calls) {
         calls = json_array();
@@ -83,7 +80,7 @@ static mica_status put_call(const responses_in *in, const json_t *item, problem 
 }
 
 static mica_status put_result(json_t *messages, const json_t *item, problem *p) {
-    const char *id = text_of(item, "call_id");
+    const char *id = field_peek(item, "call_id");
     strbuf text = {0};
     const mica_status st = content_text(&text, json_object_get(item, "output"), p);
     if (st == MICA_OK)
@@ -108,7 +105,7 @@ static mica_status put_reasoning(json_t *messages, const json_t *item, problem *
 
 static mica_status put_item(const responses_in *in, const json_t *item, problem *p) {
     json_t *messages = in->messages;
-    const char *type = text_of(item, "type");
+    const char *type = field_peek(item, "type");
     if (!json_is_object(item)) return problem_set(p, 400, "input", "input: each item has to be an object");
     if (!type || strcmp(type, "message") == 0) return put_message(messages, item, p);
     if (strcmp(type, "function_call") == 0) return put_call(in, item, p);

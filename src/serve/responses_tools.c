@@ -2,15 +2,12 @@
 #include "serve/responses_tools.h"
 
 #include "base/str.h"
+#include "serve/field.h"
 
 #include <string.h>
 
-static const char *text_of(const json_t *o, const char *name) {
-    return json_string_value(json_object_get(o, name));
-}
-
 static bool is_namespace(const json_t *tool) {
-    const char *type = text_of(tool, "type");
+    const char *type = field_peek(tool, "type");
     return type && strcmp(type, "namespace") == 0;
 }
 
@@ -30,13 +27,13 @@ static mica_status put_tool(const flattening *f, json_t *tool, const char *name,
 /* The key under which names has this function; NULL: it is another's, or nobody's. */
 static const char *key_of(const json_t *names, const char *key, const char *namespace, const char *name) {
     const json_t *v = json_object_get(names, key);
-    if (!v || strcmp(text_of(v, "namespace"), namespace) != 0 || strcmp(text_of(v, "name"), name) != 0)
+    if (!v || strcmp(field_peek(v, "namespace"), namespace) != 0 || strcmp(field_peek(v, "name"), name) != 0)
         return NULL;
     return json_object_iter_key(json_object_iter_at((json_t *)names, key));
 }
 
 static mica_status put_function(const flattening *f, const json_t *tool, const char *namespace, problem *p) {
-    const char *name = text_of(tool, "name"), *type = text_of(tool, "type");
+    const char *name = field_peek(tool, "name"), *type = field_peek(tool, "type");
     strbuf seen = {0};
     mica_status st;
     if (!name || !*name || (type && strcmp(type, "function") != 0)) return MICA_OK;
@@ -63,10 +60,10 @@ static mica_status flatten(const flattening *f, const json_t *given, problem *p)
     json_t *tool, *one;
     json_array_foreach((json_t *)given, i, tool) {
         const json_t *inner = json_object_get(tool, "function");
-        if (!is_namespace(tool)) TRY(put_tool(f, tool, text_of(inner ? inner : tool, "name"), p));
+        if (!is_namespace(tool)) TRY(put_tool(f, tool, field_peek(inner ? inner : tool, "name"), p));
     }
     json_array_foreach((json_t *)given, i, tool) {
-        const char *namespace = text_of(tool, "name");
+        const char *namespace = field_peek(tool, "name");
         if (!is_namespace(tool) || !namespace) continue;
         json_array_foreach(json_object_get(tool, "tools"), k, one) TRY(put_function(f, one, namespace, p));
     }
@@ -94,6 +91,6 @@ const char *responses_tool_seen(const json_t *names, const char *namespace, cons
 }
 
 void responses_tool_name(json_t *item, const json_t *names) {
-    const json_t *v = json_object_get(names, text_of(item, "name"));
+    const json_t *v = json_object_get(names, field_peek(item, "name"));
     if (v) json_object_update(item, (json_t *)v);
 }

@@ -184,6 +184,7 @@ static void card_ram(plan *p, const plan_request *r) {
     p->n_expert_ssd = n_out - p->n_expert_ram;
     p->item[PLAN_RAM][PLAN_EXPERTS] = (plan_item){mapped ? p->n_expert_ram * mean : n, p->n_expert_ram};
     p->item[PLAN_SSD][PLAN_EXPERTS] = (plan_item){p->n_expert_ssd * mean, p->n_expert_ssd};
+    if (p->n_expert_ssd) p->ram_need += n_out * mean; // a link reaches memory, not the SSD
 }
 
 static void card_make(plan *p, const plan_request *r) {

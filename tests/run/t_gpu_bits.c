@@ -2,6 +2,7 @@
  * card, at both wave widths, through prompt chunks, decode (launched, captured and replayed), batches, draft
  * windows and the draft block; and what fails on a card is told once and leaves nothing behind. */
 #include "check.h"
+#include "run/logit_trace.h"
 
 #include "base/mem.h"
 #include "dev/gpu_sim.h"
@@ -21,18 +22,8 @@ typedef struct setup {
     bool draft;
 } setup;
 
-typedef struct trace {
-    float *logits; // owned, [n, n_vocab]
-    size_t n, n_vocab;
-} trace;
-
 static int32_t token_at(uint32_t seq, size_t i) {
     return (int32_t)((i * 2654435761u + seq * 977u + i / 7) % 4000);
-}
-
-static void keep(trace *t, const float *logits) {
-    t->logits = realloc(t->logits, (t->n + 1) * t->n_vocab * sizeof(float));
-    memcpy(t->logits + t->n++ * t->n_vocab, logits, t->n_vocab * sizeof(float));
 }
 
 static mica_status open_engine(engine **e, gguf_file **g, const setup *u, mica_error *err) {
@@ -91,16 +82,6 @@ static void window(trace *t, engine *e, int32_t pos, uint32_t n_accept) {
     CHECK_OK(engine_step(e, rows, N_WINDOW, 0, &err));
     for (uint32_t i = 0; i < N_WINDOW; i++) keep(t, engine_logits(e, i));
     CHECK_OK(engine_accept(e, 0, n_accept, &err));
-}
-
-static void draft(trace *t, engine *e, int32_t pos) {
-    mica_error err;
-    draft_row row = {.tok = 77, .seq = 0, .pos = pos, .h_row = DRAFT_KEPT, .want = true};
-    CHECK_OK(engine_draft(e, &row, 1, false, &err));
-    keep(t, engine_logits(e, 0));
-    row = (draft_row){.tok = 78, .seq = 0, .pos = pos + 1, .h_row = 0, .want = true};
-    CHECK_OK(engine_draft(e, &row, 1, true, &err));
-    keep(t, engine_logits(e, 0));
 }
 
 static void run_windows(trace *t, const setup *u) {

@@ -1,6 +1,7 @@
 /* A mixture larger than the card: whatever share of its experts has slots there, and however the others are
  * held beside it, logits are bit for bit those of the run with everything on the card. */
 #include "check.h"
+#include "run/logit_trace.h"
 
 #include "dev/gpu_sim.h"
 #include "run/engine.h"
@@ -15,11 +16,6 @@ typedef struct setup {
     plan_experts_ram ram;
     bool draft;
 } setup;
-
-typedef struct trace {
-    float *logits; // owned, [n, n_vocab]
-    size_t n, n_vocab;
-} trace;
 
 static temp_dir g_dir;
 static char g_profile[300]; // learned use of experts: none that this machine has
@@ -46,21 +42,6 @@ static int32_t token_at(int32_t i) {
     return (int32_t)(((uint32_t)i * 2654435761u + (uint32_t)i / 7) % 4000);
 }
 
-static void keep(trace *t, const float *logits) {
-    CHECK(t->n < N_LOGITS);
-    memcpy(t->logits + t->n++ * t->n_vocab, logits, t->n_vocab * sizeof(float));
-}
-
-static void draft(trace *t, engine *e, int32_t pos) {
-    mica_error err;
-    draft_row row = {.tok = 77, .seq = 0, .pos = pos, .h_row = DRAFT_KEPT, .want = true};
-    CHECK_OK(engine_draft(e, &row, 1, false, &err));
-    keep(t, engine_logits(e, 0));
-    row = (draft_row){.tok = 78, .seq = 0, .pos = pos + 1, .h_row = 0, .want = true};
-    CHECK_OK(engine_draft(e, &row, 1, true, &err));
-    keep(t, engine_logits(e, 0));
-}
-
 /* A prompt, then windows (or single tokens) of which some rows are taken back. */
 static mica_status steps(trace *t, engine *e, bool windows, mica_error *err) {
     row_info rows[N_PROMPT];
@@ -79,6 +60,7 @@ static mica_status steps(trace *t, engine *e, bool windows, mica_error *err) {
         pos += (int32_t)n_accept;
         if (engine_drafts(e)) draft(t, e, pos - 1);
     }
+    CHECK(t->n <= N_LOGITS);
     return MICA_OK;
 }
 
@@ -89,7 +71,6 @@ static dev_expert_stats run(trace *t, const setup *u) {
     engine_config c;
     CHECK_OK(open_model(&e, &g, u, &c, &err));
     *t = (trace){.n_vocab = engine_shape(e)->n_vocab};
-    t->logits = calloc(N_LOGITS * t->n_vocab, sizeof *t->logits);
     CHECK_OK(steps(t, e, u->draft, &err));
     dev_expert_stats stats;
     engine_experts(e, &stats);
@@ -258,7 +239,6 @@ static void test_faults_of_the_card_are_told(void **state) {
             mica_status st = open_model(&e, &g, &u, &c, &err);
             if (st == MICA_OK) {
                 got = (trace){.n_vocab = engine_shape(e)->n_vocab};
-                got.logits = calloc(N_LOGITS * got.n_vocab, sizeof *got.logits);
                 st = steps(&got, e, false, &err);
                 free(got.logits);
                 engine_close(e);
