@@ -88,5 +88,4 @@ SIMD void several_run(several *s, const several_kind k) {
     for (int j = 0; j < 8; j += n) pass_run(s, k, j, n);
 }
 
-#define SEVERAL_ROWS token_rows_several_avx2
-#include "quant/several_table.h"
+SEVERAL_TABLE(token_rows_several_avx2)

@@ -98,5 +98,4 @@ SIMD void two_run(several *s, const unit_kind t, const uint8_t *p) {
     }
 }
 
-#define SEVERAL_ROWS token_rows_several_avx512
-#include "quant/several_table.h"
+SEVERAL_TABLE(token_rows_several_avx512)

@@ -459,8 +459,10 @@ def headers(t):
 
     def compile_alone(job):
         f, cc = job
-        if f.endswith("_avx2.h"):  # intrinsics: as the Makefile compiles *_avx2.c
+        if f.endswith(("_avx2.h", "_avx512.h")):  # intrinsics: as the Makefile compiles such sources
             cc = cc + ["-mavx2", "-mfma", "-mf16c"]
+        if f.endswith("_avx512.h"):
+            cc = cc + ["-mavx512bw", "-mavx512dq", "-mavx512f", "-mavx512vl", "-mavx512vnni"]
         src = f'#include "{f}"\ntypedef int lint_alone;\n'  # never an empty translation unit
         r = subprocess.run(cc + flags + ["-I.", "-"], input=src, text=True, capture_output=True, cwd=t.root)
         first = next((x for x in r.stderr.splitlines() if "error" in x), r.stderr.strip()[:200])

@@ -1,6 +1,6 @@
 /* The logits of a run, row after row, for tests that compare one device's with another's. */
-#ifndef LOGIT_TRACE_H
-#define LOGIT_TRACE_H
+#ifndef MICA_LOGIT_TRACE_H
+#define MICA_LOGIT_TRACE_H
 
 #include "check.h"
 
